@@ -1,0 +1,35 @@
+"""`python -m marin_rules.engine --plan PLAN`: run a frozen plan with Snakemake, in this process.
+
+The door behind `executor_main` and `Executor.run`. The project's default profile applies, as for `snakemake` itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from marin_rules.engine.locations import config_file, profiles, snakefile
+from marin_rules.engine.workflow import PLAN_VARIABLE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="marin_rules.engine", description="Run a frozen plan with Snakemake.")
+    parser.add_argument("--plan", required=True)
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--jobs", type=int, help="steps to run at the same time")
+    options = parser.parse_args()
+
+    from snakemake.cli import main as snakemake
+
+    os.environ[PLAN_VARIABLE] = options.plan
+    arguments = ["--snakefile", str(snakefile()), "--configfile", config_file()]
+    arguments += ["--workflow-profile", str(profiles()["default"]), "--keep-going"]
+    arguments += ["--dry-run"] if options.dry_run else []
+    arguments += ["--cores", str(options.jobs)] if options.jobs else []
+    sys.argv[0] = "snakemake"
+    snakemake(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""What a person sees while Snakemake works: the table of steps, a line for each, and a live line of progress.
+
+Messages that are not about steps are shown as Snakemake writes them. On a terminal the last line counts what is done,
+running and waiting; elsewhere (a file, CI) there are plain lines only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from logging import LogRecord
+from typing import Any
+
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from marin_rules.engine import session as sessions
+from marin_rules.engine.session import Session
+from marin_rules.execution.frozen import FrozenStep
+from marin_rules.execution.step_log import CLEAR_LINE, log_path
+from marin_rules.views.table import duration, heading, table
+
+_TICK_SECONDS = 0.5
+_NOTHING_TO_DO = "Nothing to be done"
+_UNINTERESTING = (
+    "Assuming unrestricted shared filesystem usage",
+    "Building DAG of jobs",
+    "Using shell",
+    "Provided cores",
+    "Rules claiming more threads",
+    "Select jobs to execute",
+    "Execute ",
+    "This was a dry-run",
+    "The order of jobs does not reflect",
+    "Removing output files of failed job",
+    "host:",
+    "Complete log(s)",
+)
+
+
+class LogHandler(LogHandlerBase):
+    """Snakemake's messages, told in steps."""
+
+    def __post_init__(self) -> None:
+        self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
+        self._terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._colour = self._terminal and not self.common_settings.nocolor and "NO_COLOR" not in os.environ
+        self._writing = threading.RLock()
+        self._running: dict[int, tuple[FrozenStep, float]] = {}
+        self._done = 0
+        self._failed = 0
+        self._total = 0
+        self._began = time.monotonic()
+        self._told_table = False
+        self._ticking: threading.Event | None = None
+
+    # -- what kind of handler this is ------------------------------------------------------------------------
+
+    @property
+    def writes_to_stream(self) -> bool:
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        return False
+
+    @property
+    def has_formatter(self) -> bool:
+        return False
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        return False
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def emit(self, record: LogRecord) -> None:
+        try:
+            self._tell(record)
+        except BrokenPipeError:
+            raise
+        except Exception:
+            self.handleError(record)
+
+    def _tell(self, record: LogRecord) -> None:
+        session = sessions.current() if sessions.exists() else None
+        event = getattr(record, "event", None)
+        message = str(record.msg or "")
+        if session is None or self.common_settings.verbose:
+            self._write(self.format(record))
+        elif event is LogEvent.WORKFLOW_STARTED:
+            self._write(f"experiment {session.plan.run.caller_path}, prefix {session.plan.run.prefix}")
+            for warning in session.plan.warnings:
+                self._write(f"warning: {warning}")
+        elif event is LogEvent.RUN_INFO:
+            self._tell_table(session)
+        elif message.startswith(_NOTHING_TO_DO):
+            self._tell_table(session)
+            if not self.common_settings.dryrun:
+                self._tell_results(session)
+        elif event is LogEvent.JOB_INFO:
+            self._started(session, record)
+        elif event is LogEvent.JOB_FINISHED:
+            self._finished(session, record)
+        elif event is LogEvent.JOB_ERROR:
+            self._errored(session, record)
+        elif event is LogEvent.PROGRESS:
+            self._progressed(session, record)
+        elif event in (LogEvent.JOB_STARTED, LogEvent.RESOURCES_INFO, LogEvent.RULEGRAPH):
+            return
+        elif event is None and record.levelname == "INFO" and message.startswith(_UNINTERESTING):
+            return
+        else:
+            self._write(self.format(record))
+
+    def _tell_table(self, session: Session) -> None:
+        if self._told_table or session.assessment is None:
+            return
+        self._told_table = True
+        dry_run = self.common_settings.dryrun
+        show = table(session.assessment, dry_run=True, colour=self._colour) if dry_run else (
+            heading(session.assessment, colour=self._colour)
+        )
+        self._write(f"\n{show}\n")
+        self._total = len(session.assessment.scheduled)
+        if not dry_run and self._terminal and self._total:
+            self._ticking = threading.Event()
+            threading.Thread(target=self._tick, args=(self._ticking,), daemon=True).start()
+
+    def _started(self, session: Session, record: LogRecord) -> None:
+        step = _step(session, record.__dict__)
+        if step is None:
+            if record.__dict__.get("rule_name") != "all":
+                self._write(self.format(record))
+            return
+        if self.common_settings.dryrun:
+            if self.common_settings.printshellcmds:
+                self._write(self.format(record))
+            return
+        self._running[record.__dict__["jobid"]] = (step, time.monotonic())
+        self._write(f"{_clock()} start  {step.name}")
+
+    def _finished(self, session: Session, record: LogRecord) -> None:
+        job = record.__dict__.get("job_id", record.__dict__.get("jobid"))
+        step, began = self._running.pop(job, (None, 0.0))
+        if step is None:
+            return
+        self._done += 1
+        self._write(f"{_clock()} done   {step.name} ({duration(time.monotonic() - began)})  {self._done}/{self._total}")
+
+    def _errored(self, session: Session, record: LogRecord) -> None:
+        step = _step(session, record.__dict__)
+        if step is None:
+            self._write(self.format(record))
+            return
+        _, began = self._running.pop(record.__dict__["jobid"], (step, time.monotonic()))
+        self._failed += 1
+        self._write(f"{_clock()} FAILED {step.name} after {duration(time.monotonic() - began)}")
+        self._write(f"         log: {log_path(step.output_path)}")
+        if self.common_settings.printshellcmds:
+            self._write(f"         command: {record.__dict__.get('shellcmd')}")
+
+    def _progressed(self, session: Session, record: LogRecord) -> None:
+        if record.__dict__.get("done") == record.__dict__.get("total"):
+            self._stop_ticking()
+            self._tell_results(session)
+
+    def _tell_results(self, session: Session) -> None:
+        """Where the results are: the paths of what was asked for."""
+        roots = [step for step in session.plan.steps if step.root]
+        self._write(f"\nall {len(roots)} requested {'step is' if len(roots) == 1 else 'steps are'} done:")
+        for step in roots[:20]:
+            self._write(f"  {step.name}  {step.output_path}")
+        if len(roots) > 20:
+            self._write(f"  ... and {len(roots) - 20} more under {session.plan.run.prefix}")
+
+    # -- the live line ---------------------------------------------------------------------------------------
+
+    def _tick(self, stopped: threading.Event) -> None:
+        while not stopped.wait(_TICK_SECONDS):
+            with self._writing:
+                waiting = max(0, self._total - self._done - self._failed - len(self._running))
+                names = ", ".join(step.name for step, _ in list(self._running.values())[:3])
+                line = f"{self._done} done, {len(self._running)} running, {waiting} waiting"
+                line += f", {self._failed} failed" if self._failed else ""
+                line += f"  {duration(time.monotonic() - self._began)}  {names}"
+                columns = os.get_terminal_size(self._stream.fileno()).columns
+                self._stream.write(CLEAR_LINE.decode() + line[: columns - 1])
+                self._stream.flush()
+
+    def _stop_ticking(self) -> None:
+        if self._ticking is not None:
+            self._ticking.set()
+            self._ticking = None
+
+    def close(self) -> None:
+        self._stop_ticking()
+        if self._terminal:
+            with self._writing:
+                self._stream.write(CLEAR_LINE.decode())
+                self._stream.flush()
+        super().close()
+
+    def _write(self, text: str) -> None:
+        with self._writing:
+            self._stream.write((CLEAR_LINE.decode() if self._ticking else "") + text + "\n")
+            self._stream.flush()
+
+
+def _step(session: Session, message: dict[str, Any]) -> FrozenStep | None:
+    wildcards = message.get("wildcards") or {}
+    key = wildcards.get("step") if hasattr(wildcards, "get") else getattr(wildcards, "step", None)
+    try:
+        return session.step(str(key))
+    except KeyError:
+        return None
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")

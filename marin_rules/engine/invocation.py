@@ -1,0 +1,43 @@
+"""What the user asked of Snakemake: the only place that reads the state of its workflow object.
+
+Valid once the DAG is being built (input functions run then); while the Snakefile is parsed it is not known yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Invocation:
+    """A view of Snakemake's `workflow` object."""
+
+    def __init__(self, workflow: Any) -> None:
+        self._workflow = workflow
+
+    @property
+    def executes(self) -> bool:
+        """A run or a dry run; False for reports, graphs, summaries, lints and the like."""
+        return self._workflow.execution_settings is not None
+
+    @property
+    def dry_run(self) -> bool:
+        return bool(self._workflow.dryrun)
+
+    @property
+    def runs_locally(self) -> bool:
+        return bool(self._workflow.local_exec)
+
+    @property
+    def is_driver(self) -> bool:
+        """False in a process that Snakemake started for one job."""
+        return bool(self._workflow.is_main_process)
+
+    @property
+    def forces_all(self) -> bool:
+        return bool(self._workflow.dag_settings.forceall)
+
+    @property
+    def forced_rules(self) -> frozenset[str]:
+        """Rules named with -R/--forcerun, or given as targets with -f/--force."""
+        settings = self._workflow.dag_settings
+        return frozenset(str(name) for name in (settings.forcerun or ()))

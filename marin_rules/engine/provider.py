@@ -1,0 +1,100 @@
+"""Snakemake's storage provider for steps: a target exists when the status of its step is SUCCESS.
+
+Data never pass through Snakemake: there is nothing to retrieve, store or remove. The modification time is constant,
+so that only identity decides what runs. Statuses are read in bulk before the DAG is built; a finished step is
+never asked about again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from snakemake_interface_storage_plugins.io import IOCacheStorageInterface, Mtime
+from snakemake_interface_storage_plugins.storage_object import StorageObjectRead, StorageObjectWrite
+from snakemake_interface_storage_plugins.storage_provider import (
+    ExampleQuery,
+    Operation,
+    QueryType,
+    StorageProviderBase,
+    StorageQueryValidationResult,
+)
+
+from marin_rules.engine import session
+from marin_rules.engine.names import SEPARATOR
+
+MODIFIED = 0.0
+
+
+class StorageProvider(StorageProviderBase):
+    """Answers for all steps of the plan in this process."""
+
+    @classmethod
+    def example_queries(cls) -> list[ExampleQuery]:
+        return [
+            ExampleQuery(
+                query=f"tokenized/books-1a2b3c{SEPARATOR}tokenize",
+                type=QueryType.ANY,
+                description="The step tokenized/books with the hash 1a2b3c, which the rule tokenize runs.",
+            )
+        ]
+
+    def use_rate_limiter(self) -> bool:
+        return False
+
+    def default_max_requests_per_second(self) -> float:
+        return 1000.0
+
+    def rate_limiter_key(self, query: str, operation: Operation) -> str:
+        return "marin"
+
+    @classmethod
+    def is_valid_query(cls, query: str) -> StorageQueryValidationResult:
+        return StorageQueryValidationResult(
+            query=query, valid=SEPARATOR in query, reason=f"a step's target is <name>-<hash>{SEPARATOR}<rule>"
+        )
+
+
+class StorageObject(StorageObjectRead, StorageObjectWrite):
+    """The target of one step."""
+
+    def __post_init__(self) -> None:
+        self._key = self.query.rsplit(SEPARATOR, 1)[0]
+
+    def local_suffix(self) -> str:
+        return self.query
+
+    def get_inventory_parent(self) -> str | None:
+        return None
+
+    async def inventory(self, cache: IOCacheStorageInterface) -> None:
+        key = self.cache_key()
+        done = self.exists()
+        cache.exists_in_storage[key] = done
+        if done:
+            cache.mtime[key] = Mtime(storage=MODIFIED)
+            cache.size[key] = 0
+
+    def exists(self) -> bool:
+        return session.current().is_done(self._key)
+
+    def mtime(self) -> float:
+        return MODIFIED
+
+    def size(self) -> int:
+        return 0
+
+    def retrieve_object(self) -> None:
+        raise NotImplementedError(f"{self.query} is a step: its data are read by the steps that use them")
+
+    def store_object(self) -> None:
+        """The worker has written the data and the status already."""
+
+    def remove(self) -> None:
+        """Output of failed steps is kept: it may hold checkpoints, and its status says that it is not done."""
+
+    def cleanup(self) -> None:
+        """No local copies are made."""
+
+    def list_candidate_matches(self) -> Iterable[Any]:
+        return ()

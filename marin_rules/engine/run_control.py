@@ -1,0 +1,81 @@
+"""The driver's side of a run: what happens before the first job and after the last one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from marin_rules.engine.session import Session
+from marin_rules.engine.warm import WarmWorker
+from marin_rules.execution.assessment import State
+from marin_rules.execution.environment import exported
+from marin_rules.execution.info import experiment_info_path, write_experiment_info
+from marin_rules.execution.lease import LeaseLostError
+from marin_rules.execution.owner import Owner
+from marin_rules.execution.status import Status, read_status, status_path
+from marin_rules.execution.step_lease import open_lease
+from marin_rules.storage.files import is_url, read_bytes
+
+
+class RunControl:
+    """Starts and ends the run of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._plan = session.plan
+        self._warm: WarmWorker | None = None
+
+    def start(self, *, warm: bool) -> None:
+        run = self._plan.run
+        if is_url(run.plan_path) or not os.path.isfile(run.plan_path):
+            self._plan.write(run.plan_path)
+        write_experiment_info(self._plan, Owner.current().worker_id)
+        os.environ.update(exported(self._plan.environments))
+        self._session.live = True
+        if warm:
+            self._warm = WarmWorker.start(run.plan_path)
+
+    def nothing_to_run(self) -> None:
+        """Even an experiment whose steps are all done is written down, once."""
+        if read_bytes(experiment_info_path(self._plan)) is None:
+            write_experiment_info(self._plan, Owner.current().worker_id)
+
+    def finish(self, *, success: bool) -> None:
+        if self._warm is not None:
+            self._warm.stop()
+        if not success:
+            self._mark_dependents()
+        elif not is_url(self._plan.run.directory):
+            shutil.rmtree(self._plan.run.directory, ignore_errors=True)
+
+    def _mark_dependents(self) -> None:
+        """Steps that did not run because something they depend on failed get DEP_FAILED."""
+        assessment = self._session.assessment
+        if assessment is None:
+            return
+        owner = Owner.current()
+        failed: set[int] = set()
+        for verdict in assessment.verdicts:
+            step = verdict.step
+            if verdict.state in (State.CACHED, State.NOT_NEEDED):
+                continue
+            status = read_status(step.output_path)
+            if status is Status.FAILED:
+                failed.add(step.index)
+            elif status is not Status.SUCCESS and not failed.isdisjoint(step.dependencies):
+                failed.add(step.index)
+                if status not in (Status.RUNNING, Status.DEP_FAILED):
+                    self._mark(step.output_path, owner)
+
+    @staticmethod
+    def _mark(output_path: str, owner: Owner) -> None:
+        lease = open_lease(output_path, owner)
+        if lease.try_acquire() is not None:
+            return  # Somebody runs it right now.
+        try:
+            if read_status(output_path) is not Status.SUCCESS:
+                lease.commit(status_path(output_path), Status.DEP_FAILED.encode())
+        except LeaseLostError:
+            pass
+        finally:
+            lease.release()

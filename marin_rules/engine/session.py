@@ -1,0 +1,120 @@
+"""The plan of this process: what Snakemake's rules, storage provider and console all speak about.
+
+Snakemake makes its plug-ins itself and tells them nothing of the Snakefile, so they meet here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from marin_rules.engine.names import rule_names, step_keys
+from marin_rules.execution.assessment import Assessment, StatusOrError, assess
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.info import check_version, read_info, timestamp
+from marin_rules.execution.lease import LeaseRecord, peek
+from marin_rules.execution.status import Status, read_status, read_statuses, status_path
+from marin_rules.storage.files import is_url, modified_time
+
+
+@dataclass(eq=False)
+class Session:
+    """A plan, the names Snakemake knows its steps by, and what is known of their states."""
+
+    plan: FrozenPlan
+    rule_of: dict[str, str] = field(init=False)
+    """Step function -> rule."""
+
+    keys: list[str] = field(init=False)
+    assessment: Assessment | None = None
+
+    def __post_init__(self) -> None:
+        self.rule_of = rule_names(self.plan.steps)
+        self.keys = step_keys(self.plan.steps)
+        self._step_of = dict(zip(self.keys, self.plan.steps, strict=True))
+        self._statuses: dict[str, StatusOrError] = {}
+
+    def step(self, key: str) -> FrozenStep:
+        return self._step_of[key]
+
+    def rule(self, step: FrozenStep) -> str:
+        return step.rule or self.rule_of[step.function]
+
+    def statuses(self) -> dict[str, StatusOrError]:
+        """All statuses, read in bulk the first time."""
+        if not self._statuses:
+            self._statuses = read_statuses([step.output_path for step in self.plan.steps])
+        return self._statuses
+
+    def is_done(self, key: str) -> bool:
+        """Whether a step is finished, as of now; a finished one stays so."""
+        step = self._step_of.get(key)
+        if step is None:
+            return False
+        if self._statuses.get(step.output_path) is Status.SUCCESS:
+            return True
+        if self.assessment is None or not self.live:
+            return self.statuses()[step.output_path] is Status.SUCCESS
+        status = read_status(step.output_path)
+        self._statuses[step.output_path] = status
+        return status is Status.SUCCESS
+
+    live: bool = False
+    """Steps are running: states that are not final are read anew each time they are asked for."""
+
+    def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
+        """Judge every step, once a process."""
+        if self.assessment is None:
+            steps = self.plan.steps
+            self._check_versions()
+            self.assessment = assess(
+                self.plan,
+                self.statuses(),
+                forced=[step.index for step in steps if forced(step)],
+                lease_of=_live_lease,
+                failed_at=_last_change,
+            )
+        return self.assessment
+
+    def _check_versions(self) -> None:
+        """Refuse a path that holds another version. On an object store the worker does it, for what it runs."""
+        for step in self.plan.steps:
+            if self._statuses.get(step.output_path) is not None and not is_url(step.output_path):
+                check_version(step)
+
+
+def _live_lease(step: FrozenStep) -> LeaseRecord | None:
+    record = peek(step.output_path)
+    if record is None or (record.owner is not None and record.owner.is_dead_here()):
+        return None
+    return record
+
+
+def _last_change(step: FrozenStep) -> str | None:
+    """When the step last ended, from its info, or else from the age of its status."""
+    info = read_info(step.output_path) or {}
+    finished = info.get("run", {}).get("finished")
+    if finished is not None:
+        return str(finished)
+    changed = modified_time(status_path(step.output_path))
+    return None if changed is None else timestamp(changed)
+
+
+_current: Session | None = None
+
+
+def start(plan: FrozenPlan) -> Session:
+    """Make `plan` the one of this process."""
+    global _current
+    _current = Session(plan)
+    return _current
+
+
+def current() -> Session:
+    if _current is None:
+        raise RuntimeError("no plan in this process: the Snakefile must load the experiment first")
+    return _current
+
+
+def exists() -> bool:
+    return _current is not None

@@ -1,0 +1,216 @@
+"""The helper that the Snakefile's rules call: targets, inputs and commands of steps.
+
+    marin = load(workflow, config)        executes the experiment, or takes the frozen plan it was started with
+    output: marin.target("train")         the target of whichever step the rule `train` runs
+    input:  marin.inputs                  the targets a step waits for
+    params: command=marin.command         what the job executes
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from snakemake_interface_common.exceptions import WorkflowError
+
+from marin_rules.engine import session as sessions
+from marin_rules.engine.invocation import Invocation
+from marin_rules.engine.locations import run_step_command
+from marin_rules.engine.names import SEPARATOR
+from marin_rules.engine.report import ReportItem, report_items
+from marin_rules.engine.run_control import RunControl
+from marin_rules.engine.session import Session
+from marin_rules.engine.settings import Settings, read_settings
+from marin_rules.errors import MarinRulesError, SettingsError
+from marin_rules.execution.assessment import State, Verdict
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
+from marin_rules.execution.handover import load_experiment
+from marin_rules.execution.info import to_plain
+from marin_rules.execution.run import new_run
+from marin_rules.plan import make_plan
+from marin_rules.storage.prefix import marin_prefix
+
+PLAN_VARIABLE = "MARIN_RULES_PLAN"
+"""Names the frozen plan to the processes that Snakemake starts for jobs, which must not plan again."""
+
+
+def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflow:
+    """Plan the experiment that the configuration names, or take the plan that was made for this run."""
+    try:
+        frozen = os.environ.get(PLAN_VARIABLE)
+        plan = FrozenPlan.read(frozen) if frozen else plan_experiment(read_settings(config))
+    except (MarinRulesError, OSError) as error:
+        raise WorkflowError(str(error)) from None
+    return MarinWorkflow(sessions.start(plan), Invocation(workflow), storage)
+
+
+def plan_experiment(settings: Settings) -> FrozenPlan:
+    """Execute the experiment file and freeze its plan, in memory."""
+    if settings.experiment is None:
+        raise SettingsError("no experiment is named: set `experiment` in config/config.yaml or with --config")
+    handover = load_experiment(settings.experiment)
+    given = {key: getattr(settings, key) for key in ("prefix", "run_only", "force_run_failed", "executor_info_base_path")}
+    chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
+    prefix = chosen.get("prefix") or marin_prefix()
+    plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
+    beside = os.path.splitext(settings.experiment)[0] + ".smk"
+    run = new_run(
+        prefix=prefix,
+        caller_path=settings.experiment,
+        executor_info_base_path=chosen.get("executor_info_base_path"),
+        description=handover.description,
+        force_run_failed=chosen.get("force_run_failed", True),
+        rule_files=[os.path.abspath(path) for path in (*settings.rules, *([beside] if os.path.isfile(beside) else []))],
+    )
+    return freeze(plan, run)
+
+
+class MarinWorkflow:
+    """What the rules need to know of the plan."""
+
+    def __init__(self, session: Session, invocation: Invocation, storage: Any) -> None:
+        self.session = session
+        self.plan = session.plan
+        self.invocation = invocation
+        self.control = RunControl(session)
+        self._storage = storage
+        self._targets: dict[int, Any] = {}
+        for path in self.plan.run.python_path:
+            if path not in sys.path:
+                sys.path.append(path)
+
+    # -- what is there ---------------------------------------------------------------------------------------
+
+    @property
+    def functions(self) -> list[str]:
+        """A rule name for each step function."""
+        return list(self.session.rule_of.values())
+
+    @property
+    def rule_files(self) -> Sequence[str]:
+        """Hand-written rules that belong to the experiment."""
+        return self.plan.run.rule_files
+
+    # -- rules -----------------------------------------------------------------------------------------------
+
+    def target(self, rule: str) -> Any:
+        """The output of a rule: the target of any of its steps."""
+        return self._storage(f"{{step}}{SEPARATOR}{rule}", retrieve=False)
+
+    def inputs(self, wildcards: Any) -> list[Any]:
+        """What a step waits for: nothing once it is done, else its unfinished dependencies."""
+        step = self.session.step(wildcards.step)
+        if not self.invocation.executes:
+            return [self._target_of(index) for index in step.dependencies]
+        verdict = self._verdict(step)
+        if verdict.refused:
+            return self._all_that_can_run()
+        if verdict.state in (State.CACHED, State.NOT_NEEDED):
+            return []
+        idle = (State.CACHED, State.NOT_NEEDED)
+        verdicts = self._assessment().verdicts
+        return [self._target_of(index) for index in step.dependencies if verdicts[index].state not in idle]
+
+    def command(self, wildcards: Any) -> str:
+        """What the job of a step executes."""
+        return shlex.join(self._command(self.session.step(wildcards.step)))
+
+    def requested(self, wildcards: Any) -> list[Any]:
+        """The targets of a run: whatever is unfinished and nothing else waits for."""
+        if not self.invocation.executes:
+            needed = [step for step in self.plan.steps if step.needed]
+            return [self._target_of(step.index) for step in _ends(needed)]
+        assessment = self._assessment()
+        scheduled = assessment.scheduled
+        if not scheduled and not self.invocation.dry_run and self.invocation.is_driver:
+            self._guarded(self.control.nothing_to_run)
+        return [self._target_of(step.index) for step in _ends(scheduled)]
+
+    def report_items(self, wildcards: Any) -> list[ReportItem]:
+        """Pages and pictures for Snakemake's report; none unless a report is made."""
+        return [] if self.invocation.executes else report_items(self.session)
+
+    # -- hand-written rules ----------------------------------------------------------------------------------
+
+    def step_name(self, wildcards: Any) -> str:
+        return self.session.step(wildcards.step).name
+
+    def output_path(self, wildcards: Any) -> str:
+        """Where a hand-written rule writes."""
+        return self.session.step(wildcards.step).output_path
+
+    def config(self, wildcards: Any) -> Any:
+        """The step's config as plain data: `{params.config[field]}` in a command."""
+        return to_plain(self.plan.task(self.session.step(wildcards.step)).config)
+
+    @staticmethod
+    def leased(script: str, interpreter: str = "bash -euo pipefail") -> str:
+        """A command that runs `script` under the step's lease. The rule passes `command=marin.command`."""
+        return f"{{params.command}} --script {shlex.quote(interpreter)} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
+
+    # -- the run ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
+        os.environ[PLAN_VARIABLE] = self.plan.run.plan_path
+        self._guarded(lambda: self.control.start(warm=self.invocation.runs_locally))
+
+    def finish(self, *, success: bool) -> None:
+        """All jobs have ended."""
+        self._guarded(lambda: self.control.finish(success=success))
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _command(self, step: FrozenStep) -> list[str]:
+        command = [str(run_step_command()), sys.executable]
+        command += ["--plan", self.plan.run.plan_path, "--step", step.output_path]
+        if self.invocation.executes and self.invocation.is_driver:
+            verdict = self._verdict(step)
+            if verdict.refused:
+                command.append("--refuse")
+            elif self.session.statuses()[step.output_path] == "SUCCESS":
+                command.append("--force")
+        return command
+
+    def _assessment(self) -> Any:
+        return self._guarded(lambda: self.session.assess(self._is_forced))
+
+    def _verdict(self, step: FrozenStep) -> Verdict:
+        verdict = self._assessment()[step.index]
+        assert isinstance(verdict, Verdict)
+        return verdict
+
+    def _is_forced(self, step: FrozenStep) -> bool:
+        return self.invocation.forces_all or self.session.rule(step) in self.invocation.forced_rules
+
+    def _all_that_can_run(self) -> list[Any]:
+        """A refused step comes last: everything that does not depend on it is done before the run fails."""
+        able = (State.RUN, State.ELSEWHERE)
+        steps = [verdict.step for verdict in self._assessment().verdicts if verdict.state in able]
+        return [self._target_of(step.index) for step in _ends(steps)]
+
+    def _target_of(self, index: int) -> Any:
+        target = self._targets.get(index)
+        if target is None:
+            rule = self.session.rule(self.plan.steps[index])
+            target = self._targets[index] = self._storage(
+                f"{self.session.keys[index]}{SEPARATOR}{rule}", retrieve=False
+            )
+        return target
+
+    @staticmethod
+    def _guarded(action: Any) -> Any:
+        """Errors that a person can act on reach Snakemake without a traceback."""
+        try:
+            return action()
+        except (MarinRulesError, OSError) as error:
+            raise WorkflowError(str(error)) from None
+
+
+def _ends(steps: Sequence[FrozenStep]) -> list[FrozenStep]:
+    """Those of `steps` that no other of them depends on."""
+    inner = {index for step in steps for index in step.dependencies}
+    return [step for step in steps if step.index not in inner]

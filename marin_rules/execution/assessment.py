@@ -1,0 +1,148 @@
+"""What a run would do with each step, and why. One answer for the dry run, the rules and the header of a real run.
+
+Only identity and status decide. A step is done when its status says SUCCESS. One that is not done runs if it was
+asked for or if a step that runs needs it; an unfinished ancestor of finished work is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.lease import LeaseRecord, describe
+from marin_rules.execution.status import CorruptStatusError, Status
+
+StatusOrError = Status | CorruptStatusError | None
+
+
+class State(StrEnum):
+    """What happens to a step."""
+
+    CACHED = "cached"
+    RUN = "would run"
+    ELSEWHERE = "running elsewhere"
+    BLOCKED = "blocked"
+    NOT_NEEDED = "not needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state of one step and the reason for it."""
+
+    step: FrozenStep
+    state: State
+    reason: str
+    refused: bool = False
+    """The step itself is refused (not only something it depends on)."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A verdict on every step of the plan, in its order."""
+
+    verdicts: tuple[Verdict, ...]
+
+    def __getitem__(self, index: int) -> Verdict:
+        return self.verdicts[index]
+
+    @property
+    def counts(self) -> Counter[State]:
+        return Counter(verdict.state for verdict in self.verdicts)
+
+    @property
+    def scheduled(self) -> list[FrozenStep]:
+        """Steps that a run has to deal with: to run, to wait for, or to refuse."""
+        idle = (State.CACHED, State.NOT_NEEDED)
+        return [verdict.step for verdict in self.verdicts if verdict.state not in idle]
+
+
+def assess(
+    plan: FrozenPlan,
+    statuses: Mapping[str, StatusOrError],
+    *,
+    forced: Collection[int] = (),
+    lease_of: Callable[[FrozenStep], LeaseRecord | None] = lambda step: None,
+    failed_at: Callable[[FrozenStep], str | None] = lambda step: None,
+) -> Assessment:
+    """Judge every step. `forced` are steps to run although they are done; all that depends on them runs too."""
+    reasons = _what_runs(plan, statuses, frozenset(forced))
+    verdicts: list[Verdict] = []
+    for step in plan.steps:
+        status = statuses[step.output_path]
+        if step.index not in reasons:
+            state = State.CACHED if status is Status.SUCCESS else State.NOT_NEEDED
+            verdicts.append(Verdict(step, state, _idle_reason(step, status)))
+            continue
+        if isinstance(status, CorruptStatusError):
+            raise status
+        lease = lease_of(step) if status is Status.RUNNING else None
+        if lease is not None:
+            verdicts.append(Verdict(step, State.ELSEWHERE, f"by {describe(lease, time.time())}"))
+            continue
+        if status is Status.FAILED and not plan.run.force_run_failed:
+            reason = f"failed before{_at(failed_at(step))}, and failed steps are not to run again (force_run_failed)"
+            verdicts.append(Verdict(step, State.BLOCKED, reason, refused=True))
+            continue
+        blocker = next((i for i in step.dependencies if verdicts[i].state is State.BLOCKED), None)
+        if blocker is not None:
+            verdicts.append(Verdict(step, State.BLOCKED, f"dependency {plan.steps[blocker].name} is blocked"))
+            continue
+        reason = reasons[step.index] or _own_reason(step, status, failed_at)
+        pending = (i for i in step.dependencies if verdicts[i].state in (State.RUN, State.ELSEWHERE))
+        waiting_for = next(pending, None)
+        if status is None and waiting_for is not None and not reasons[step.index]:
+            reason = f"new; dependency {plan.steps[waiting_for].name} {verdicts[waiting_for].state}"
+        verdicts.append(Verdict(step, State.RUN, reason))
+    return Assessment(tuple(verdicts))
+
+
+def _what_runs(
+    plan: FrozenPlan, statuses: Mapping[str, StatusOrError], forced: frozenset[int]
+) -> dict[int, str | None]:
+    """Steps to run: index -> why a finished one runs again (None: because it is not finished)."""
+    again: dict[int, str] = {}
+    for step in plan.steps:
+        if not step.needed:
+            continue
+        if step.index in forced:
+            again[step.index] = "forced"
+        else:
+            cause = next((i for i in step.dependencies if i in again), None)
+            if cause is not None:
+                again[step.index] = f"dependency {plan.steps[cause].name} would run"
+    runs: dict[int, str | None] = {}
+    pending = [step.index for step in plan.steps if step.root or step.index in again]
+    while pending:
+        index = pending.pop()
+        done = statuses[plan.steps[index].output_path] is Status.SUCCESS
+        if index in runs or (done and index not in again):
+            continue
+        runs[index] = again.get(index) if done else None
+        pending.extend(plan.steps[index].dependencies)
+    return runs
+
+
+def _own_reason(step: FrozenStep, status: StatusOrError, failed_at: Callable[[FrozenStep], str | None]) -> str:
+    if status is Status.FAILED:
+        return f"failed before{_at(failed_at(step))}"
+    if status is Status.DEP_FAILED:
+        return f"a dependency failed before{_at(failed_at(step))}"
+    if status is Status.CANCELLED:
+        return f"was stopped before{_at(failed_at(step))}"
+    if status is Status.RUNNING:
+        return "was running, but its worker is gone"
+    return "new"
+
+
+def _idle_reason(step: FrozenStep, status: StatusOrError) -> str:
+    if status is Status.SUCCESS:
+        return "done"
+    return "all that is built from it is done" if step.needed else "only counts in versions"
+
+
+def _at(moment: str | None) -> str:
+    return f" at {moment}" if moment else ""

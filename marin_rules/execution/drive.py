@@ -1,0 +1,121 @@
+"""Hand a frozen plan to the engine and wait for it; turn what failed into exceptions.
+
+The engine runs in a process of its own: it may be started from a notebook, a thread or a step, its logging and
+signal handlers stay apart, and an interrupt reaches it like any program in the foreground.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.execution.environment import exported
+from marin_rules.execution.frozen import FrozenPlan, Run
+from marin_rules.storage.files import is_url, read_bytes, write_atomic
+
+ENGINE_MODULE = "marin_rules.engine"
+
+
+class PreviousTaskFailedError(RuntimeError):
+    """The step failed in an earlier run, and this run was told not to try it again."""
+
+
+class StepsFailedError(RuntimeError):
+    """Some steps failed; the cause is the first of them."""
+
+
+class EngineError(RuntimeError):
+    """The engine stopped before any step failed: its own message tells why."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a step failed, as its worker tells the driver."""
+
+    name: str
+    output_path: str
+    message: str
+    previous: bool = False
+    """The step was refused because of a failure in an earlier run."""
+
+    exception: str | None = None
+    """The pickled exception in base64, where it could be pickled."""
+
+    def original(self) -> BaseException:
+        if self.previous:
+            return PreviousTaskFailedError(self.message)
+        try:
+            found = pickle.loads(base64.b64decode(self.exception or ""))
+        except Exception:
+            found = None
+        return found if isinstance(found, BaseException) else RuntimeError(self.message)
+
+
+def record_failure(run: Run, digest: str, failure: Failure) -> None:
+    write_atomic(os.path.join(run.failures_directory, digest), json.dumps(failure.__dict__).encode())
+
+
+def read_failures(plan: FrozenPlan) -> list[Failure]:
+    """The failures of a run, in the order of its steps."""
+    directory = plan.run.failures_directory
+    if not is_url(directory) and not os.path.isdir(directory):
+        return []
+    found = (read_bytes(os.path.join(directory, step.digest)) for step in plan.steps if step.needed)
+    return [Failure(**json.loads(data)) for data in found if data is not None]
+
+
+def pickled(error: BaseException) -> str | None:
+    """An exception as text that travels, None if it cannot."""
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return None
+    return base64.b64encode(data).decode()
+
+
+def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None) -> None:
+    """Run a plan (or only show it) through the engine, and raise what failed."""
+    if dry_run:
+        with tempfile.TemporaryDirectory(prefix="marin-rules-") as folder:
+            path = os.path.join(folder, "plan")
+            plan.write(path)
+            code = _engine(plan, path, "--dry-run")
+    else:
+        plan.write(plan.run.plan_path)
+        jobs = [] if max_concurrent is None else ["--jobs", str(max_concurrent)]
+        code = _engine(plan, plan.run.plan_path, *jobs)
+    if code == 0:
+        return
+    if code in (-signal.SIGINT, 128 + signal.SIGINT):
+        raise KeyboardInterrupt
+    failures = [] if dry_run else read_failures(plan)
+    if not failures:
+        raise EngineError(f"the run stopped with exit code {code} before any step failed: see the message above")
+    raise StepsFailedError(f"{len(failures)} step(s) failed") from _step_error(failures[0])
+
+
+def _step_error(failure: Failure) -> BaseException:
+    error = RuntimeError(f"Step failed: {failure.name}")
+    error.__cause__ = failure.original()
+    return error
+
+
+def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
+    command = [sys.executable, "-m", ENGINE_MODULE, "--plan", plan_path, *arguments]
+    environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
+    with subprocess.Popen(command, env=environment) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                # The terminal interrupted the engine too; it ends its jobs and writes their states.
+                continue

@@ -1,0 +1,284 @@
+"""The frozen plan: one file that holds all a run needs, so that no job ever plans again.
+
+    magic line | length of the index | index (JSON) | definitions | one packed task a step
+
+The index is light (names, paths, edges): rules and views read only that. A job reads the index and its own task.
+Each part carries a checksum; a plan that is truncated or damaged is refused with a named error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.travel import Packer, Unpacker
+from marin_rules.handwritten import SnakemakeRule
+from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH
+from marin_rules.plan import Plan, PlannedStep
+from marin_rules.remote import RemoteCallable
+from marin_rules.storage.files import read_bytes, write_atomic
+
+_MAGIC = b"marin-rules plan 1\n"
+_LENGTH = struct.Struct("<QI")
+
+MAX_WRITTEN_VERSION_BYTES = 1 << 20
+"""Versions above this are written to info files with their dependencies as `name-hash`."""
+
+
+class PlanFileError(MarinRulesError):
+    """The frozen plan is missing or damaged."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of an experiment: what all its jobs have in common."""
+
+    id: str
+    directory: str
+    """Where this run keeps its plan and the failures of its steps."""
+
+    prefix: str
+    executor_info_base_path: str
+    description: str | None
+    caller_path: str
+    created_date: str
+    user: str | None
+    git_commit: str | None
+    working_directory: str
+    python_path: tuple[str, ...] = ()
+    """Folders that jobs put in front of their module search path."""
+
+    force_run_failed: bool = True
+    rule_files: tuple[str, ...] = ()
+    """Hand-written Snakemake rules to include."""
+
+    @property
+    def plan_path(self) -> str:
+        return os.path.join(self.directory, "plan")
+
+    @property
+    def failures_directory(self) -> str:
+        return os.path.join(self.directory, "failures")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenStep:
+    """One step, as light as rules and views need it."""
+
+    index: int
+    name: str
+    output_path: str
+    digest: str
+    depth: int
+    function: str
+    dependencies: tuple[int, ...]
+    needed: bool
+    root: bool
+    rule: str | None = None
+    """The hand-written Snakemake rule that runs the step, None for a Python function."""
+
+    description: str | None = None
+    report: tuple[str, ...] = ()
+    environment: int | None = None
+    """Position in the run's list of environment variables, whose values never touch a file."""
+
+    mirror_budget_gb: float | None = None
+
+    @property
+    def hash(self) -> str:
+        return self.digest[:HASH_DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the worker calls, and what it writes down about it."""
+
+    fn: Any
+    config: Any
+    override_output_path: str | None
+    version: dict[str, Any]
+    """The step's own part of its version: dotted path -> value."""
+
+    mentions: tuple[int, ...]
+    pseudo_mentions: tuple[int, ...]
+    abridged: bool
+    """The version is too large to be written out; dependencies are given as `name-hash`."""
+
+
+@dataclass(eq=False)
+class FrozenPlan:
+    """A plan as it travels: the index in memory, the tasks as bytes."""
+
+    run: Run
+    steps: list[FrozenStep]
+    environments: list[dict[str, str]] = field(default_factory=list)
+    """Values of environment variables, in memory only: see `FrozenStep.environment`."""
+
+    warnings: tuple[str, ...] = ()
+    _tasks: list[bytes] = field(default_factory=list, repr=False)
+    _definitions: bytes = field(default=b"", repr=False)
+
+    @cached_property
+    def by_path(self) -> dict[str, FrozenStep]:
+        return {step.output_path: step for step in self.steps}
+
+    @cached_property
+    def _unpacker(self) -> Unpacker:
+        return Unpacker(self._definitions)
+
+    def task(self, step: FrozenStep) -> Task:
+        task = self._unpacker.unpack(self._tasks[step.index])
+        assert isinstance(task, Task)
+        return task
+
+    def version(self, step: FrozenStep) -> dict[str, Any]:
+        """The step's whole version, as Marin writes it in info files."""
+        task = self.task(step)
+        version = {
+            "name": step.name,
+            "config": task.version,
+            "dependencies": self._versions(task.mentions, task.abridged),
+        }
+        if task.pseudo_mentions:
+            version["pseudo_dependencies"] = self._versions(task.pseudo_mentions, task.abridged)
+        return version
+
+    def _versions(self, indices: tuple[int, ...], abridged: bool) -> list[Any]:
+        steps = [self.steps[index] for index in indices]
+        return [
+            f"{step.name}-{step.hash}" if abridged or step.depth > MAX_INLINE_DEPTH else self.version(step)
+            for step in steps
+        ]
+
+    def write(self, path: str) -> None:
+        offset = 0
+        places = []
+        for part in [self._definitions, *self._tasks]:
+            places.append([offset, len(part), zlib.crc32(part)])
+            offset += len(part)
+        index = json.dumps(
+            {
+                "run": asdict(self.run),
+                "steps": [_to_row(step) for step in self.steps],
+                "warnings": self.warnings,
+                "places": places,
+            }
+        ).encode()
+        head = _MAGIC + _LENGTH.pack(len(index), zlib.crc32(index)) + index
+        write_atomic(path, b"".join([head, self._definitions, *self._tasks]))
+
+    @classmethod
+    def read(cls, path: str) -> FrozenPlan:
+        data = read_bytes(path)
+        if data is None:
+            raise PlanFileError(
+                f"the plan {path} is gone: the run it belongs to was cleaned up. Start the experiment again."
+            )
+        try:
+            start = len(_MAGIC) + _LENGTH.size
+            if not data.startswith(_MAGIC):
+                raise ValueError("it does not start like a plan of this version")
+            length, checksum = _LENGTH.unpack_from(data, len(_MAGIC))
+            index = data[start : start + length]
+            _check(index, length, checksum, "index")
+            content = json.loads(index)
+            base = start + length
+            parts = []
+            for offset, size, part_checksum in content["places"]:
+                part = data[base + offset : base + offset + size]
+                _check(part, size, part_checksum, "task")
+                parts.append(part)
+        except (ValueError, KeyError, struct.error) as error:
+            raise PlanFileError(
+                f"the plan {path} is damaged ({error}). Nothing was run from it; start the experiment again to"
+                " write a new one."
+            ) from error
+        run = content["run"] | {key: tuple(content["run"][key]) for key in ("python_path", "rule_files")}
+        return cls(
+            run=Run(**run),
+            steps=[_from_row(index, row) for index, row in enumerate(content["steps"])],
+            warnings=tuple(content["warnings"]),
+            _definitions=parts[0],
+            _tasks=parts[1:],
+        )
+
+
+def freeze(plan: Plan, run: Run) -> FrozenPlan:
+    """Make the plan independent of this process. What cannot travel is refused, by the step's name."""
+    packer = Packer()
+    roots = frozenset(plan.roots)
+    environments: list[dict[str, str]] = []
+    steps, tasks = [], []
+    for planned in plan.steps:
+        fn = planned.step.fn
+        environment = None
+        if isinstance(fn, RemoteCallable):
+            if fn.env_vars:
+                variables = dict(fn.env_vars)
+                if variables not in environments:
+                    environments.append(variables)
+                environment = environments.index(variables)
+            fn = fn.fn
+        steps.append(
+            FrozenStep(
+                index=planned.index,
+                name=planned.name,
+                output_path=planned.output_path,
+                digest=planned.identity.digest,
+                depth=planned.identity.depth,
+                function=planned.function_name,
+                dependencies=planned.dependencies,
+                needed=planned.needed,
+                root=planned.index in roots,
+                rule=fn.name if isinstance(fn, SnakemakeRule) else None,
+                description=planned.step.description,
+                report=tuple(planned.step.report),
+                environment=environment,
+                mirror_budget_gb=planned.mirror_budget_gb,
+            )
+        )
+        tasks.append(packer.pack(_task(planned, fn), f"step {planned.name!r} ({planned.function_name})"))
+    return FrozenPlan(
+        run=run,
+        steps=steps,
+        environments=environments,
+        warnings=plan.warnings,
+        _tasks=tasks,
+        _definitions=packer.definitions(),
+    )
+
+
+def _task(planned: PlannedStep, fn: Any) -> Task:
+    return Task(
+        fn=fn,
+        config=planned.config,
+        override_output_path=planned.step.override_output_path,
+        version=planned.identity.version["config"],
+        mentions=planned.mentions,
+        pseudo_mentions=planned.pseudo_mentions,
+        abridged=planned.identity.size > MAX_WRITTEN_VERSION_BYTES,
+    )
+
+
+_ROW = tuple(item.name for item in fields(FrozenStep) if item.name != "index")
+
+
+def _to_row(step: FrozenStep) -> list[Any]:
+    return [getattr(step, name) for name in _ROW]
+
+
+def _from_row(index: int, row: list[Any]) -> FrozenStep:
+    return FrozenStep(index, *(tuple(value) if isinstance(value, list) else value for value in row))
+
+
+def _check(part: bytes, size: int, checksum: int, what: str) -> None:
+    if len(part) != size:
+        raise ValueError(f"its {what} is cut short")
+    if zlib.crc32(part) != checksum:
+        raise ValueError(f"its {what} has a wrong checksum")

@@ -1,0 +1,106 @@
+"""How an experiment file hands its steps to Snakemake.
+
+The file needs nothing but its usual `executor_main(steps=[...])`. Under Snakemake the file is executed like a script,
+and that call stores the steps here instead of starting a run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from marin_rules.errors import ExperimentError
+from marin_rules.placeholders import InputName
+from marin_rules.steps import ExecutorStep
+
+
+@dataclass
+class Handover:
+    """What an experiment file asked for."""
+
+    path: str
+    steps: list[ExecutorStep[Any] | InputName] = field(default_factory=list)
+    description: str | None = None
+    defaults: dict[str, Any] = field(default_factory=dict)
+    """Settings that the file passes in code; flags and configuration win over them."""
+
+    module: ModuleType | None = None
+    """Keeps the globals of the file's functions alive."""
+
+
+_current: Handover | None = None
+
+
+def current_handover() -> Handover | None:
+    """Where `executor_main` leaves its steps; None when the file was started by itself."""
+    return _current
+
+
+def load_experiment(path: str) -> Handover:
+    """Execute an experiment file and take its steps."""
+    if not os.path.isfile(path):
+        raise ExperimentError(_not_found(path))
+    module = ModuleType("__main__")
+    module.__file__ = os.path.abspath(path)
+    handover = Handover(path=path, module=module)
+    try:
+        with open(path, "rb") as file:
+            code = compile(file.read(), module.__file__, "exec")
+        with _as_main(module, handover):
+            exec(code, module.__dict__)
+    except SystemExit as exit:
+        if exit.code not in (None, 0):
+            raise ExperimentError(f"the experiment {path} ended itself with exit code {exit.code}") from exit
+    except Exception as error:
+        raise ExperimentError(_failed(path, module.__file__, error)) from error
+    if not handover.steps:
+        raise ExperimentError(
+            f"the experiment {path} has no steps: it must call executor_main(steps=[...]) when it is run as a script"
+            ' (if __name__ == "__main__": executor_main(steps=[...])).'
+        )
+    return handover
+
+
+@contextmanager
+def _as_main(module: ModuleType, handover: Handover) -> Iterator[None]:
+    """Look to the file as `python file` would: it is `__main__`, without arguments."""
+    global _current
+    saved_main, saved_argv = sys.modules["__main__"], sys.argv
+    folder = os.path.dirname(str(module.__file__))
+    sys.modules["__main__"], sys.argv = module, [str(module.__file__)]
+    sys.path[:0] = [entry for entry in dict.fromkeys([folder, os.getcwd()]) if entry not in sys.path]
+    _current = handover
+    try:
+        yield
+    finally:
+        _current = None
+        sys.modules["__main__"], sys.argv = saved_main, saved_argv
+
+
+def _not_found(path: str) -> str:
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        return f"there is no experiment file {path}: the folder {folder} does not exist (looked in {os.getcwd()})"
+    files = [name for name in sorted(os.listdir(folder)) if name.endswith(".py")]
+    close = difflib.get_close_matches(os.path.basename(path), files, n=1, cutoff=0.5)
+    hint = f"Did you mean {os.path.join(folder, close[0])}?" if close else f"Files there: {', '.join(files) or 'none'}."
+    return f"there is no experiment file {path}. {hint}"
+
+
+def _failed(path: str, file: str, error: Exception) -> str:
+    """The error and the line of the experiment it came from; the whole stack is the cause."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"the experiment {path} is not valid Python: line {error.lineno}: {error.msg}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    where = f" (line {lines[-1]})" if lines else ""
+    return (
+        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {error}. Run"
+        f" `python {path} --dry_run` to see the whole traceback."
+    )

@@ -1,0 +1,166 @@
+"""What is written down about a step (`.executor_info`) and about an experiment (`experiments/<caller>-<hash>.json`).
+
+The fields are Marin's; ours are added beside them (`version_digest`, `run`). A step's info is written by the worker
+that holds its lease, and only then: the provenance of finished work is never overwritten. An experiment's file has
+the same name in every run of the same experiment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from marin_rules.configs import field_names
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.status import INFO_FILE
+from marin_rules.identity import HASH_DIGITS, to_json
+from marin_rules.plan import function_name
+from marin_rules.storage.files import read_bytes, write_atomic
+
+
+class VersionClashError(MarinRulesError):
+    """The output path is taken by another version of the step."""
+
+
+@dataclass(frozen=True)
+class ExecutorStepInfo:
+    """A step as Marin describes it in its info files."""
+
+    name: str
+    fn_name: str
+    config: Any
+    description: str | None
+    override_output_path: str | None
+    version: dict[str, Any]
+    dependencies: list[str]
+    output_path: str
+
+
+@dataclass(frozen=True)
+class ExecutorInfo:
+    """An experiment as Marin describes it in its info file."""
+
+    worker_id: str
+    git_commit: str | None
+    caller_path: str
+    created_date: str
+    user: str | None
+    prefix: str
+    description: str | None
+    steps: list[ExecutorStepInfo]
+
+
+def step_info(plan: FrozenPlan, step: FrozenStep) -> dict[str, Any]:
+    """The description of a step, as plain data in the order of Marin's fields."""
+    task = plan.task(step)
+    return {
+        "name": step.name,
+        "fn_name": step.function,
+        "version_digest": step.digest,
+        "config": to_plain(task.config),
+        "description": step.description,
+        "override_output_path": task.override_output_path,
+        "version": to_plain(plan.version(step)),
+        "dependencies": [plan.steps[index].output_path for index in step.dependencies],
+        "output_path": step.output_path,
+    }
+
+
+def info_path(output_path: str) -> str:
+    return os.path.join(output_path, INFO_FILE)
+
+
+def read_info(output_path: str) -> dict[str, Any] | None:
+    """The info of a step, None when there is none. A damaged one is an error, never taken for an answer."""
+    path = info_path(output_path)
+    data = read_bytes(path)
+    if data is None:
+        return None
+    try:
+        info = json.loads(data)
+        if not isinstance(info, dict):
+            raise ValueError("it is not a JSON object")
+        return info
+    except ValueError as error:
+        raise MarinRulesError(
+            f"{path} is damaged ({error}). The data beside it may be fine: if you know which config made them, delete"
+            " the file and the next run writes a new one; otherwise delete the directory."
+        ) from error
+
+
+def write_info(output_path: str, info: Mapping[str, Any]) -> None:
+    write_atomic(info_path(output_path), (json.dumps(info, indent=2) + "\n").encode())
+
+
+def check_version(step: FrozenStep) -> None:
+    """Refuse to use an output path whose info tells of another version: six digits can collide."""
+    data = read_bytes(info_path(step.output_path))
+    if data is None or f'"version_digest": "{step.digest}"'.encode() in data:
+        return
+    info = read_info(step.output_path) or {}
+    digest = info.get("version_digest")
+    if digest is None and "version" in info:
+        digest = hashlib.md5(to_json(info["version"]).encode(), usedforsecurity=False).hexdigest()
+    if digest is not None and digest != step.digest:
+        raise VersionClashError(
+            f"step {step.name!r}: {step.output_path} already holds another version ({digest}, this one is"
+            f" {step.digest}): the six digits of the path are the same by chance. Rename the step, or give it an"
+            " override_output_path."
+        )
+
+
+def experiment_info(plan: FrozenPlan, worker_id: str) -> dict[str, Any]:
+    """The description of a whole experiment."""
+    run = plan.run
+    return {
+        "worker_id": worker_id,
+        "git_commit": run.git_commit,
+        "caller_path": run.caller_path,
+        "created_date": run.created_date,
+        "user": run.user,
+        "prefix": run.prefix,
+        "description": run.description,
+        "steps": [step_info(plan, step) for step in plan.steps],
+    }
+
+
+def experiment_info_path(plan: FrozenPlan) -> str:
+    """Named after the experiment's file and what its steps are: the same in every run."""
+    content = [[step.name, step.function, step.digest, step.output_path] for step in plan.steps]
+    digest = hashlib.md5(to_json(content).encode(), usedforsecurity=False).hexdigest()[:HASH_DIGITS]
+    caller = os.path.basename(plan.run.caller_path).removesuffix(".py") or "experiment"
+    return os.path.join(plan.run.executor_info_base_path, f"{caller}-{digest}.json")
+
+
+def write_experiment_info(plan: FrozenPlan, worker_id: str) -> str:
+    path = experiment_info_path(plan)
+    write_atomic(path, (json.dumps(experiment_info(plan, worker_id), indent=2) + "\n").encode())
+    return path
+
+
+def timestamp(seconds: float) -> str:
+    """A moment as it stands in info files: local time with its offset, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="seconds")
+
+
+def to_plain(value: Any) -> Any:
+    """Any config as data that JSON can hold; functions by their names, the rest by their text."""
+    if value is None or isinstance(value, bool | int | float | str) and not isinstance(value, Enum):
+        return value
+    names = field_names(type(value))
+    if names is not None:
+        return {name: to_plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item) for item in value]
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return function_name(value)
+    return json.loads(to_json(value))

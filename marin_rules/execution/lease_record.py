@@ -1,0 +1,137 @@
+"""What a lease file holds: who has the step, since when, and the last sign of life, as JSON.
+
+The record begins like Marin's, `{"worker_id", "timestamp"}`, and a record of Marin's is read as one of
+epoch 0 with no owner. Unknown keys are ignored. Marin's own reader is less lenient: at keys that it does
+not know it stops with an error, and so never takes over a lease of ours.
+
+`timestamp` and `since` are the wall clock of the holder. They are for people: whether a lease is stale is
+never decided by them, since the clocks of two machines differ.
+"""
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.owner import Owner
+
+_LAST_MOMENT = 253402300799.0
+"""The end of the year 9999: a later time cannot be shown, so that it is no time."""
+
+
+class CorruptLeaseError(MarinRulesError, ValueError):
+    """A lease file that is no lease."""
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """One content of a lease file."""
+
+    worker_id: str
+    timestamp: float
+    """The last heartbeat."""
+    epoch: int = 0
+    """Counts the holders since the lease was last free: 1, and one more at each takeover."""
+    since: float | None = None
+    owner: Owner | None = None
+    nonce: str = ""
+    """Makes the bytes of each write unlike all others, even while the clock stands still: a change is a
+    sign of life, and a writer that got no answer knows its own write again."""
+
+    @classmethod
+    def first(cls, owner: Owner, epoch: int, now: float) -> Self:
+        """The record with which `owner` takes the lease."""
+        return cls(owner.worker_id, now, epoch, now, owner, secrets.token_hex(8))
+
+    def beaten(self, now: float) -> Self:
+        """The same lease with a new heartbeat."""
+        return replace(self, timestamp=now, nonce=secrets.token_hex(8))
+
+    def to_bytes(self) -> bytes:
+        """The content of the lease file."""
+        fields = {
+            "worker_id": self.worker_id,
+            "timestamp": self.timestamp,
+            "epoch": self.epoch,
+            "since": self.since,
+            "owner": None if self.owner is None else self.owner.to_fields(),
+            "nonce": self.nonce,
+        }
+        return json.dumps(fields).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, data: bytes, path: str) -> Self:
+        """The record in the bytes of a lease file; `path` is for the error."""
+        try:
+            return cls._from_fields(json.loads(data))
+        except (ValueError, RecursionError) as error:
+            raise CorruptLeaseError(
+                f"the lease file {path} is no lease ({error}). Delete it if no job works on this step; "
+                "otherwise leave it: the next worker takes it over once it has not changed for some time."
+            ) from error
+
+    @classmethod
+    def _from_fields(cls, fields: object) -> Self:
+        if not isinstance(fields, dict):
+            raise ValueError("not a JSON object")
+        worker_id, epoch, owner = fields.get("worker_id"), fields.get("epoch", 0), fields.get("owner")
+        nonce = fields.get("nonce", "")
+        if not isinstance(worker_id, str) or not isinstance(nonce, str):
+            raise ValueError(f"worker_id or nonce is not a text: {worker_id!r}, {nonce!r}")
+        if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch < 1 << 62:
+            raise ValueError("epoch is not a number that a takeover can count up")
+        if owner is not None and not isinstance(owner, dict):
+            raise ValueError(f"owner is not an object: {owner!r}")
+        return cls(
+            worker_id=worker_id,
+            timestamp=_moment(fields, "timestamp"),
+            epoch=epoch,
+            since=None if fields.get("since") is None else _moment(fields, "since"),
+            owner=None if owner is None else Owner.from_fields(owner),
+            nonce=nonce,
+        )
+
+
+UNREADABLE = LeaseRecord(worker_id="unknown", timestamp=0.0)
+"""Stands for the holder of a lease file that cannot be parsed."""
+
+
+def describe(record: LeaseRecord, now: float) -> str:
+    """The holder of a lease for people; `now` is the wall clock."""
+    if record == UNREADABLE:
+        return "an unknown worker (the lease file cannot be read)"
+    owner = record.owner
+    parts = [record.worker_id]
+    if owner is not None:
+        parts[0] += f" (pid {owner.pid} on {owner.host}, user {owner.user})"
+    if record.since is not None:
+        parts.append(f"running since {_clock_time(record.since, now)}")
+    parts.append(f"last heartbeat {_duration(now - record.timestamp)} ago")
+    return ", ".join(parts)
+
+
+def _moment(fields: Mapping[str, object], name: str) -> float:
+    value = fields.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{name} is not a time: {value!r}")
+    if not math.isfinite(value) or not 0 <= value <= _LAST_MOMENT:
+        raise ValueError(f"{name} is not a time: {value!r}")
+    return float(value)
+
+
+def _clock_time(moment: float, now: float) -> str:
+    local = time.localtime(moment)
+    is_today = local[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", local)
+
+
+def _duration(seconds: float) -> str:
+    # Negative when the holder's clock is ahead of ours.
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"

@@ -1,0 +1,218 @@
+"""Where a lease is kept: one small object that is changed by compare-and-swap only.
+
+`LeaseStore` is the contract. An object store keeps it with conditional writes, generation or ETag as version.
+`LocalLeaseStore` keeps it on a POSIX file system:
+
+- The lease file is never written in place. It is linked (created), renamed over (replaced) or unlinked
+  (deleted), so that a reader sees a whole record or none, and each change makes a new inode.
+- Creating is `link(2)`: it fails while the file is there.
+- Every other change is made under an exclusive `flock` on the inode at the path. Who waited for the lock on
+  an inode that was replaced meanwhile has locked nothing, sees that, and starts again with the new one.
+  While the inode at the path is locked, nobody else can replace or delete the lease, or create it.
+- The lock is held for a comparison and one rename, and ends with its process: none is ever left behind.
+
+The directory may be removed at any time. The lease is then lost, and a worker that did not know cannot
+bring the directory back by a commit: the file to commit was waiting in it and went with it.
+
+The file system must have hard links, and locks that every machine sharing it respects.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from marin_rules.storage.files import (
+    StorageError,
+    explained_errors,
+    is_url,
+    local_path,
+    make_directory,
+    read_all,
+    read_bytes,
+    temporary_beside,
+)
+
+type Version = bytes | int | str
+"""Tells one content of a lease from every other. Only its store knows what is in it."""
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+_nothing_when_removed = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+"""Leaves a block, with nothing changed, when the directory is removed under it."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A lease as it was read."""
+
+    data: bytes
+    version: Version
+
+
+class LeaseStore(Protocol):
+    """One lease. Each method is atomic, and `None` or `False` says that nothing was changed.
+
+    An `OSError` says that the store could not be asked or did not answer: the change may have been made.
+    """
+
+    @property
+    def path(self) -> str:
+        """Where the lease is, for messages."""
+
+    def read(self) -> Snapshot | None:
+        """The lease, `None` when there is none."""
+
+    def create(self, data: bytes) -> Version | None:
+        """Make the lease; `None` when there is one already."""
+
+    def replace(self, data: bytes, version: Version) -> Version | None:
+        """Change the lease; `None` when it is no longer at `version`."""
+
+    def delete(self, version: Version) -> bool:
+        """Remove the lease; `False` when it is no longer at `version`."""
+
+    def commit(self, version: Version, path: str, data: bytes) -> bool:
+        """Write a file beside the lease as a whole; `False` when the lease is no longer at `version`."""
+
+
+class LocalLeaseStore:
+    """A lease file on a POSIX file system. The version of a lease is its bytes."""
+
+    def __init__(self, lease_path: str) -> None:
+        if is_url(lease_path):
+            raise ValueError(f"{lease_path} is in an object store: a lease there needs another LeaseStore")
+        self._path = local_path(lease_path)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def read(self) -> Snapshot | None:
+        data = read_bytes(self._path)
+        return None if data is None else Snapshot(data, data)
+
+    def create(self, data: bytes) -> Version | None:
+        # A file where a directory should be passes through as an error: no waiting will mend it.
+        with self._changing("create"), contextlib.suppress(FileNotFoundError):
+            make_directory(os.path.dirname(self._path) or ".")
+            # Not durable: nobody holds a lease over a power cut, and a spoilt one expires like any other.
+            with temporary_beside(self._path, data, durable=False) as temporary:
+                if self._link(temporary):
+                    return data
+        return None
+
+    def replace(self, data: bytes, version: Version) -> Version | None:
+        with (
+            self._changing("change"),
+            _nothing_when_removed,
+            temporary_beside(self._path, data, durable=False) as temporary,
+            self._locked_at(version) as is_unchanged,
+        ):
+            if is_unchanged:
+                os.replace(temporary, self._path)
+                return data
+        return None
+
+    def delete(self, version: Version) -> bool:
+        with self._changing("remove"), _nothing_when_removed, self._locked_at(version) as is_unchanged:
+            if is_unchanged:
+                os.unlink(self._path)
+                return True
+        return False
+
+    def commit(self, version: Version, path: str, data: bytes) -> bool:
+        path = local_path(path)
+        with (
+            explained_errors("write", path),
+            _nothing_when_removed,
+            # Waits for the disk, and therefore comes before the lock.
+            temporary_beside(path, data, durable=True) as temporary,
+            self._locked_at(version) as is_unchanged,
+        ):
+            if is_unchanged:
+                os.replace(temporary, path)
+                return True
+        return False
+
+    def _changing(self, verb: str) -> contextlib.AbstractContextManager[None]:
+        return explained_errors(f"{verb} the lease", self._path)
+
+    def _link(self, temporary: str) -> bool:
+        try:
+            os.link(temporary, self._path)
+        except FileExistsError:
+            # NFS asks again when an answer is lost, and then finds the link that it has made itself.
+            return _is_same_file(temporary, self._path)
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise self._unfit("hard links", error) from error
+            raise
+        return True
+
+    @contextlib.contextmanager
+    def _locked_at(self, version: Version) -> Iterator[bool]:
+        """Shut out all other changes; yields whether the lease is at `version` and so stays at it."""
+        descriptor = self._open_locked()
+        if descriptor is None:
+            yield False
+            return
+        try:
+            yield read_all(descriptor) == version
+        finally:
+            _unlock_and_close(descriptor)
+
+    def _open_locked(self) -> int | None:
+        """A descriptor with the lock on the inode that is at the path, `None` when there is none."""
+        while True:
+            try:
+                # For writing, because NFS makes an exclusive lock on no other descriptor.
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                if self._lock(descriptor) and _is_same_file(descriptor, self._path):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+            _unlock_and_close(descriptor)
+
+    def _lock(self, descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            # How NFS says that the inode is gone: another one is at the path, or none.
+            if error.errno == errno.ESTALE:
+                return False
+            if error.errno in _NO_LOCKS:
+                raise self._unfit("file locks", error) from error
+            raise
+        return True
+
+    def _unfit(self, feature: str, error: OSError) -> StorageError:
+        message = (
+            f"cannot keep a lease at {self._path}: its file system has no {feature} ({error.strerror}). "
+            f"Mount it with {feature}, or choose a place on another file system with MARIN_PREFIX."
+        )
+        return StorageError(error.errno, message, self._path)
+
+
+def _is_same_file(one: str | int, other: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(one), os.stat(other))
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+            return False
+        raise
+
+
+def _unlock_and_close(descriptor: int) -> None:
+    # Closing alone would leave the lock with a child that was forked meanwhile and has the descriptor, too.
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

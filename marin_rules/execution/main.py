@@ -1,0 +1,108 @@
+"""`executor_main`: the last line of every experiment file.
+
+Started as a script, it reads its flags and runs the steps through the engine. Under Snakemake it hands them over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.drive import EngineError, StepsFailedError
+from marin_rules.execution.executor import Executor
+from marin_rules.execution.handover import current_handover
+from marin_rules.execution.run import INFO_FOLDER
+from marin_rules.placeholders import InputName
+from marin_rules.steps import ExecutorStep
+from marin_rules.storage.prefix import marin_prefix
+
+
+@dataclass(frozen=True)
+class ExecutorMainConfig:
+    """The flags of an experiment file."""
+
+    prefix: str | None = None
+    """Where data are written; without it MARIN_PREFIX counts, then /tmp/marin."""
+
+    executor_info_base_path: str | None = None
+    """Where the description of the experiment is written; `<prefix>/experiments` without it."""
+
+    dry_run: bool = False
+    """Only show what would run and why; nothing is written."""
+
+    force_run_failed: bool = True
+    """false: a step that failed in an earlier run, and what hangs on it, is refused."""
+
+    run_only: list[str] | None = None
+    """Regular expressions for step names: these steps and what they need are run."""
+
+    max_concurrent: int | None = None
+    """How many steps run at the same time; without it as many as there are cores."""
+
+
+def executor_main(
+    config: ExecutorMainConfig | None = None,
+    steps: Sequence[ExecutorStep[Any] | InputName] = (),
+    description: str | None = None,
+    max_concurrent: int | None = None,
+) -> None:
+    """Run `steps` as the flags say. `config` in place of flags is for calls from Python, and raises what fails."""
+    handover = current_handover()
+    if handover is not None:
+        handover.steps.extend(steps)
+        handover.description = description or handover.description
+        if config is not None:
+            handover.defaults |= {key: value for key, value in vars(config).items() if value is not None}
+        return
+    if config is not None:
+        _run(config, steps, description, max_concurrent)
+        return
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
+    try:
+        _run(_parse_flags(), steps, description, max_concurrent)
+    except (MarinRulesError, StepsFailedError, EngineError, OSError) as error:
+        sys.exit(f"error: {error}" if not isinstance(error, StepsFailedError) else f"{error}: see their logs above")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _parse_flags() -> ExecutorMainConfig:
+    import draccus  # Only a script needs it, and it takes a while to import.
+
+    return draccus.parse(config_class=ExecutorMainConfig, args=_with_values(sys.argv[1:]))
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """Let a bare `--dry_run` mean true."""
+    switches = {"--dry_run", "--force_run_failed"}
+    result = []
+    for position, argument in enumerate(arguments):
+        result.append(argument)
+        following = arguments[position + 1 : position + 2]
+        if argument in switches and (not following or following[0].startswith("--")):
+            result.append("true")
+    return result
+
+
+def _run(
+    config: ExecutorMainConfig,
+    steps: Sequence[ExecutorStep[Any] | InputName],
+    description: str | None,
+    max_concurrent: int | None,
+) -> None:
+    if not steps:
+        raise MarinRulesError("executor_main() was given no steps")
+    prefix = config.prefix or marin_prefix()
+    base = config.executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
+    Executor(prefix, base, description).run(
+        steps,
+        dry_run=config.dry_run,
+        run_only=config.run_only,
+        force_run_failed=config.force_run_failed,
+        max_concurrent=config.max_concurrent if max_concurrent is None else max_concurrent,
+    )

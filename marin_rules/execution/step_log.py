@@ -1,0 +1,112 @@
+"""What a step prints: every line goes to the log beside its data and, labelled, to the terminal.
+
+The log (`.executor_log`) grows while the step runs, so it can be read and followed, and keeps earlier attempts.
+A progress bar redraws its line many times; such redraws reach log and terminal at most once a second.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from typing import IO
+
+from marin_rules.execution.status import LOG_FILE
+from marin_rules.storage.files import is_url, make_directory, read_bytes, write_atomic
+
+_REDRAW_SECONDS = 1.0
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_MAX_LINE_BYTES = 1 << 16
+"""A longer line without an end is passed on in pieces: memory stays bounded."""
+
+CLEAR_LINE = b"\r\x1b[2K"
+"""Wipes the live progress line of a terminal before a line of output is written over it."""
+
+
+def log_path(output_path: str) -> str:
+    return os.path.join(output_path, LOG_FILE)
+
+
+class StepLog:
+    """The log file of one step. On an object store it is kept locally and uploaded as a whole."""
+
+    def __init__(self, output_path: str) -> None:
+        self.path = log_path(output_path)
+        self._remote = is_url(self.path)
+        self._broken = False
+        self._file: IO[bytes]
+        if self._remote:
+            self._file = tempfile.TemporaryFile()
+            self._file.write(read_bytes(self.path) or b"")
+        else:
+            make_directory(output_path)
+            self._file = open(self.path, "ab", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        """Append to the log. A full disk costs log lines, not the step: its own writes decide about that."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            if not self._broken:
+                self._broken = True
+                write_all(2, f"{self.path}: the log is incomplete: {error.strerror}\n".encode())
+
+    def flush(self) -> None:
+        """Make what was written so far visible to readers."""
+        if self._remote:
+            self._file.seek(0)
+            write_atomic(self.path, self._file.read())
+
+    def close(self) -> None:
+        self.flush()
+        self._file.close()
+
+
+class OutputStream:
+    """One of a step's two output streams, cut into lines."""
+
+    def __init__(self, label: str, terminal: int, log: StepLog) -> None:
+        self._label = f"[{label}] ".encode()
+        self._terminal = terminal
+        self._clear = CLEAR_LINE if os.isatty(terminal) else b""
+        self._log = log
+        self._rest = b""
+        self._last_redraw = 0.0
+
+    def feed(self, data: bytes) -> None:
+        self._rest += data
+        start = 0
+        for end in _LINE_END.finditer(self._rest):
+            if end.group() == b"\r" and end.end() == len(self._rest):
+                break  # It may be the first half of a Windows line end.
+            self._line(self._rest[start : end.start()], redraw=end.group() == b"\r")
+            start = end.end()
+        self._rest = self._rest[start:]
+        if len(self._rest) > _MAX_LINE_BYTES:
+            self._line(self._rest, redraw=False)
+            self._rest = b""
+
+    def end(self) -> None:
+        if self._rest:
+            self._line(self._rest.rstrip(b"\r"), redraw=False)
+            self._rest = b""
+
+    def _line(self, line: bytes, *, redraw: bool) -> None:
+        if redraw:
+            now = time.monotonic()
+            if not line or now - self._last_redraw < _REDRAW_SECONDS:
+                return
+            self._last_redraw = now
+        self._log.write(line + b"\n")
+        # One write a line: lines of steps that run side by side do not mix.
+        write_all(self._terminal, self._clear + self._label + line + b"\n")
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write to a terminal or pipe; a reader that went away is no reason for a step to fail."""
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except OSError:
+        pass

@@ -1,0 +1,254 @@
+"""The process in which a step's own code runs, apart from the worker that watches over it.
+
+It is forked before the worker takes the lease (a fork wants a process without threads), waits for the word to go,
+and dies with its worker. It has a session of its own, so that all it started can be ended together. Its result
+comes back through a pipe; the worker alone writes states.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from marin_rules.execution.drive import pickled
+from marin_rules.execution.environment import enter_step_environment
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.info import to_plain
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_GO = b"g"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the step's code came to."""
+
+    artifact: str | None = None
+    """The return value as JSON."""
+
+    warning: str | None = None
+    error: str | None = None
+    """One line about the exception; None for success."""
+
+    exception: str | None = None
+    """The exception itself, pickled, if it could be."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """The command of a hand-written rule: a text for an interpreter."""
+
+    text: bytes
+    interpreter: Sequence[str]
+
+
+class StepProcess:
+    """A step's process. Made first, told to go once the lease is held."""
+
+    def __init__(self, plan: FrozenPlan, step: FrozenStep, script: Script | None) -> None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
+        go_read, self._go = os.pipe()
+        self.result, result_write = os.pipe()
+        self.stdout, stdout_write = os.pipe()
+        self.stderr, stderr_write = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for descriptor in (self._go, self.result, self.stdout, self.stderr):
+                os.close(descriptor)
+            _child(parent, go_read, result_write, stdout_write, stderr_write, plan, step, script)
+        for descriptor in (go_read, result_write, stdout_write, stderr_write):
+            os.close(descriptor)
+        self.exit_status: int | None = None
+
+    def go(self) -> None:
+        os.write(self._go, _GO)
+        os.close(self._go)
+
+    def ended(self) -> bool:
+        """Whether the process has ended; collects it and whatever else has become our child."""
+        while self.exit_status is None:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.exit_status = 1 << 8
+                break
+            if pid == 0:
+                break
+            if pid == self.pid:
+                self.exit_status = status
+        return self.exit_status is not None
+
+    def stop(self, signal_number: int) -> None:
+        """Send a signal to the step and to all that it started."""
+        for pid in _descendants(os.getpid()):
+            try:
+                os.kill(pid, signal_number)
+            except ProcessLookupError:
+                continue
+
+    def outcome(self, data: bytes) -> Outcome:
+        """What the process reported (`data` from its result pipe), or how it died."""
+        status = self.exit_status or 0
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            hint = " (the kernel does that when memory runs out)" if number == signal.SIGKILL else ""
+            return Outcome(error=f"its process was killed by {signal.Signals(number).name}{hint}")
+        try:
+            outcome = pickle.loads(data)
+        except Exception:
+            outcome = None
+        if isinstance(outcome, Outcome):
+            return outcome
+        code = os.WEXITSTATUS(status)
+        return Outcome(error=f"its process ended with exit code {code}") if code or not data else Outcome()
+
+
+def _child(
+    parent: int, go: int, result: int, stdout: int, stderr: int, plan: FrozenPlan, step: FrozenStep, script: Script | None
+) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent or os.read(go, 1) != _GO:
+            os._exit(0)  # The worker is gone, or found that there is nothing to do.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        if os.path.isdir(plan.run.working_directory):
+            os.chdir(plan.run.working_directory)
+        enter_step_environment(step.environment)
+        if script is not None:
+            _send(result, _run_script(script))
+        else:
+            outcome = _call(plan, step)
+            _send(result, outcome)
+            code = 0 if outcome.error is None else 1
+    except BaseException as error:
+        traceback.print_exc()
+        _send(result, Outcome(error=_one_line(error), exception=pickled(error)))
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass
+        os._exit(code)
+
+
+def _call(plan: FrozenPlan, step: FrozenStep) -> Outcome:
+    """Call the step's function with its config."""
+    sys.argv = [step.output_path]
+    sys.path[:0] = [folder for folder in plan.run.python_path if folder not in sys.path]
+    _line_buffered()
+    try:
+        task = plan.task(step)
+        value = task.fn(task.config)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        _print_traceback(error)
+        return Outcome(error=_one_line(error), exception=pickled(error))
+    return _artifact(value)
+
+
+def _line_buffered() -> None:
+    """Streams that a fork inherited may be buffered for a file; a step's output should be seen as it comes."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        setattr(sys, name, open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False))
+
+
+def _artifact(value: Any) -> Outcome:
+    """The return value as JSON; one that has none does not undo finished work."""
+    if value is None:
+        return Outcome()
+    try:
+        data = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+        return Outcome(artifact=json.dumps(data, indent=2))
+    except (TypeError, ValueError) as error:
+        try:
+            text = json.dumps(to_plain(value), indent=2)
+        except Exception:
+            text = None
+        return Outcome(artifact=text, warning=f"the return value is not JSON ({error}); its text was kept instead")
+
+
+def _run_script(script: Script) -> Outcome:
+    """Run the command of a hand-written rule and wait for it."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(read, 0)
+        os.close(write)
+        try:
+            os.execvp(script.interpreter[0], list(script.interpreter))
+        except OSError as error:
+            os.write(2, f"{script.interpreter[0]}: {error.strerror}\n".encode())
+            os._exit(127)
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe:
+        try:
+            pipe.write(script.text)
+        except BrokenPipeError:
+            pass
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Outcome() if code == 0 else Outcome(error=f"the command of its rule ended with exit code {code}")
+
+
+def _print_traceback(error: BaseException) -> None:
+    """The traceback from the step's own code on, without the frames of this file."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _send(descriptor: int, outcome: Outcome) -> None:
+    data = pickle.dumps(outcome)
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.close(descriptor)
+
+
+def _descendants(root: int) -> list[int]:
+    """All processes below `root`, children before grandchildren."""
+    found: list[int] = []
+    pending = [root]
+    while pending:
+        pid = pending.pop(0)
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children") as file:
+                children = [int(word) for word in file.read().split()]
+        except OSError:
+            continue
+        found += children
+        pending += children
+    return found
+
+
+def _prctl(option: int, value: int) -> None:
+    """Best effort: elsewhere than on Linux a step's stray processes are not found."""
+    try:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass

@@ -1,0 +1,117 @@
+"""How functions and configs travel from the driver to the process that runs a step.
+
+By reference where the worker can import them, by value where it cannot: what is defined in the experiment file,
+lambdas, closures, classes made on the fly. Each of these is stored once for the whole plan, however many configs
+mention it, so a plan of ten thousand steps stays small and quick to write.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+import cloudpickle
+
+from marin_rules.errors import PlanError
+
+_PROTOCOL = 5
+
+
+class Packer:
+    """Turns objects into bytes, and gathers the definitions that they share."""
+
+    def __init__(self) -> None:
+        self._definitions: list[Any] = []
+        self._numbers: dict[int, int | None] = {}
+
+    def pack(self, value: Any, owner: str) -> bytes:
+        """`value` as bytes; `owner` names it in the error if it cannot travel."""
+        buffer = io.BytesIO()
+        try:
+            _Pickler(buffer, self, owner).dump(value)
+            return buffer.getvalue()
+        except PlanError:
+            raise
+        except Exception:
+            # Some objects (modules, generators of classes) only cloudpickle can carry; it shares no definitions.
+            return self._pack_alone(value, owner)
+
+    def definitions(self) -> bytes:
+        """All shared definitions, in one piece so that they may refer to each other."""
+        return cloudpickle.dumps(self._definitions, protocol=_PROTOCOL)
+
+    def number_of(self, definition: Any, owner: str) -> int | None:
+        """The number of a definition that must travel by value, None for one that can be imported."""
+        key = id(definition)
+        if key not in self._numbers:
+            if _is_importable(definition):
+                self._numbers[key] = None
+            else:
+                self._pack_alone(definition, owner)
+                self._numbers[key] = len(self._definitions)
+                self._definitions.append(definition)
+        return self._numbers[key]
+
+    def _pack_alone(self, value: Any, owner: str) -> bytes:
+        try:
+            return cloudpickle.dumps(value, protocol=_PROTOCOL)
+        except Exception as error:
+            raise PlanError(
+                f"{owner} cannot be sent to the process that runs it: {_first_line(error)}. A step's function and"
+                " config must be picklable: open files, locks, connections and the like belong inside the function."
+            ) from error
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, packer: Packer, owner: str) -> None:
+        super().__init__(buffer, protocol=_PROTOCOL)
+        self._packer = packer
+        self._owner = owner
+
+    def persistent_id(self, value: Any) -> int | None:
+        if isinstance(value, type | FunctionType):
+            return self._packer.number_of(value, self._owner)
+        return None
+
+
+class Unpacker:
+    """Turns the bytes of a `Packer` back into objects."""
+
+    def __init__(self, definitions: bytes) -> None:
+        self._packed = definitions
+        self._definitions: Sequence[Any] | None = None
+
+    def unpack(self, data: bytes) -> Any:
+        return _Unpickler(io.BytesIO(data), self).load()
+
+    def definition(self, number: int) -> Any:
+        if self._definitions is None:
+            self._definitions = cloudpickle.loads(self._packed)
+        return self._definitions[number]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, buffer: io.BytesIO, unpacker: Unpacker) -> None:
+        super().__init__(buffer)
+        self._unpacker = unpacker
+
+    def persistent_load(self, number: Any) -> Any:
+        return self._unpacker.definition(number)
+
+
+def _is_importable(definition: Any) -> bool:
+    if definition.__module__ == "__main__":
+        return False
+    found: Any = sys.modules.get(definition.__module__)
+    for name in definition.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is definition
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

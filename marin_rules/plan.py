@@ -1,0 +1,330 @@
+"""The plan: every step of an experiment with its path, resolved config and dependencies. Pure: no I/O.
+
+Identity accepts whatever Marin accepts. A plan is what will really run, so it is stricter: what would be
+silently wrong in a run (two versions on one path, a reference that can never be resolved, a path that leaves
+the prefix) is refused here, by the name of the step, before anything starts. No path is ever changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlparse
+
+from marin_rules.configs import (
+    field_names,
+    instantiate_config,
+    mirror_budget_gb,
+    walk_config,
+)
+from marin_rules.errors import PlanError
+from marin_rules.handwritten import SnakemakeRule
+from marin_rules.identity import Identity, IdentityGraph, Step
+from marin_rules.placeholders import InputName, MirroredValue, OutputName, VersionedValue
+from marin_rules.remote import RemoteCallable
+from marin_rules.steps import ExecutorStep, get_executor_step
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedStep:
+    """One step as it will run."""
+
+    index: int
+    """Position in `Plan.steps`; dependencies come before their dependents."""
+
+    step: Step
+    identity: Identity
+    output_path: str
+    config: Any
+    """The config with every placeholder resolved."""
+
+    dependencies: tuple[int, ...]
+    """Steps that must be done before this one, each once."""
+
+    mentions: tuple[int, ...]
+    """Dependencies as the config mentions them, repeats included: their order is part of the version."""
+
+    pseudo_mentions: tuple[int, ...]
+    """Steps that only count in the version, as the config mentions them."""
+
+    needed: bool
+    """False for a step that only counts in versions (a non-blocking reference): it does not run by itself."""
+
+    mirror_budget_gb: float | None
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+    @property
+    def function_name(self) -> str:
+        """`module.function`, without addresses: the same in every run."""
+        return function_name(self.step.fn)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All steps of an experiment, dependencies first."""
+
+    prefix: str
+    steps: tuple[PlannedStep, ...]
+    roots: tuple[int, ...]
+    """The steps that were asked for: those named, or with `run_only` those that match."""
+
+    warnings: tuple[str, ...] = ()
+
+
+def function_name(fn: Any) -> str:
+    """The importable name of a step's function, as people write it."""
+    if isinstance(fn, SnakemakeRule):
+        return f"rule {fn.name}"
+    target = fn.fn if isinstance(fn, RemoteCallable) else fn
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    module = getattr(target, "__module__", None)
+    return f"{module}.{name}" if module else name
+
+
+def make_plan(
+    steps: Iterable[ExecutorStep[Any] | InputName], *, prefix: str, run_only: Sequence[str] | None = None
+) -> Plan:
+    """Plan `steps` and all they depend on, or with `run_only` (regular expressions) only what matches."""
+    graph = IdentityGraph()
+    roots = [get_executor_step(step) for step in steps]
+    ordered = [step for root in roots for step in _identify(graph, root)]
+    canonical = _one_step_a_version(graph, ordered, prefix)
+
+    unique = list(dict.fromkeys(canonical[step] for step in ordered))
+    position = {step: index for index, step in enumerate(unique)}
+    paths = {step: graph.identities[step].output_path(prefix, canonical[step].override_output_path) for step in ordered}
+    mentions, pseudo_mentions = (
+        [
+            tuple(position[canonical[mentioned]] for mentioned in getattr(graph.collected[step], kind))
+            for step in unique
+        ]
+        for kind in ("dependencies", "pseudo_dependencies")
+    )
+    dependencies = [tuple(dict.fromkeys(mentioned)) for mentioned in mentions]
+    warnings: list[str] = []
+    if run_only is None:
+        asked = list(dict.fromkeys(position[canonical[root]] for root in roots))
+    else:
+        asked = _matching([step.name for step in unique], run_only, warnings)
+    needed = _reachable(asked, dependencies)
+
+    planned = []
+    for index, step in enumerate(unique):
+        _check_step(step)
+        identity = graph.identities[step]
+        planned.append(
+            PlannedStep(
+                index=index,
+                step=step,
+                identity=identity,
+                output_path=paths[step],
+                config=_resolved(step, paths, prefix),
+                dependencies=dependencies[index],
+                mentions=mentions[index],
+                pseudo_mentions=pseudo_mentions[index],
+                needed=index in needed,
+                mirror_budget_gb=mirror_budget_gb(step.config),
+            )
+        )
+    _check_collisions(planned)
+    return Plan(prefix=prefix, steps=tuple(planned), roots=tuple(asked), warnings=tuple(warnings))
+
+
+def _identify(graph: IdentityGraph, root: Step) -> list[Step]:
+    try:
+        return graph.add(root)
+    except TypeError as error:
+        raise PlanError(
+            f"step {root.name!r} (or one it depends on): a versioned value cannot be written as JSON: {error}"
+        ) from error
+
+
+def _one_step_a_version(graph: IdentityGraph, ordered: Sequence[Step], prefix: str) -> dict[Step, Step]:
+    """For each step the first one of the same version; twins must agree on where they write."""
+    first: dict[str, Step] = {}
+    canonical: dict[Step, Step] = {}
+    for step in ordered:
+        twin = canonical[step] = first.setdefault(graph.identities[step].digest, step)
+        if twin is step:
+            continue
+        mine, other = (graph.identities[s].output_path(prefix, s.override_output_path) for s in (step, twin))
+        if mine != other:
+            raise PlanError(
+                f"step {step.name!r} stands in the experiment twice with the same version but different output paths,"
+                f" {other} and {mine}: only one would be written. Give both the same override_output_path, or build"
+                " the step once and share it."
+            )
+        if function_name(step.fn) != function_name(twin.fn):
+            logger.warning(
+                "two steps named %s have the same version but different functions, %s and %s: the first is used",
+                step.name, function_name(twin.fn), function_name(step.fn),
+            )  # fmt: skip
+    return canonical
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str], warnings: list[str]) -> list[int]:
+    matched: set[int] = set()
+    for pattern in patterns:
+        try:
+            search = re.compile(pattern).search
+        except re.error as error:
+            raise PlanError(
+                f"run_only: {pattern!r} is not a regular expression ({error}). Step names are searched for it;"
+                " write it as in Python's re module, for example '^tokenized/'."
+            ) from error
+        found = {index for index, name in enumerate(names) if search(name)}
+        if not found:
+            warnings.append(f"run_only: {pattern!r} matches no step")
+        matched |= found
+    return sorted(matched)
+
+
+def _reachable(roots: Iterable[int], dependencies: Sequence[Sequence[int]]) -> set[int]:
+    reached: set[int] = set()
+    pending = list(roots)
+    while pending:
+        index = pending.pop()
+        if index not in reached:
+            reached.add(index)
+            pending.extend(dependencies[index])
+    return reached
+
+
+def _check_step(step: Step) -> None:
+    where = f"step {step.name!r}"
+    if not isinstance(step.name, str) or not step.name.strip("/ "):
+        raise PlanError(f"a step with function {function_name(step.fn)} has no name: give it one, such as 'data/raw'")
+    if any(ord(character) < 32 for character in step.name):
+        raise PlanError(f"{where}: the name holds a control character")
+    if step.name.startswith("/"):
+        raise PlanError(
+            f"{where}: the name starts with a slash, so the step would write outside the prefix. Remove it, or use"
+            " override_output_path for a path of your own."
+        )
+    if _climbs(step.name):
+        raise PlanError(f"{where}: the name climbs with '..' and could leave the prefix. Use a plain name.")
+    if step.override_output_path is not None and _is_relative(step.override_output_path):
+        if not step.override_output_path.strip("/ "):
+            raise PlanError(f"{where}: override_output_path is empty")
+        if _climbs(step.override_output_path):
+            raise PlanError(f"{where}: override_output_path {step.override_output_path!r} climbs out of the prefix")
+    if step.fn is None:
+        raise PlanError(f"{where} has no function to run")
+    if not callable(step.fn):
+        raise PlanError(f"{where}: fn is a {type(step.fn).__name__}, not a function")
+    for pattern in step.report:
+        if not pattern or pattern.startswith("/") or _climbs(pattern):
+            raise PlanError(f"{where}: report={pattern!r} must name files below the step's output path")
+    _check_config(step)
+
+
+def _check_config(step: Step) -> None:
+    """Refuse references that would resolve to something else than they say."""
+    pending: list[tuple[str, Any]] = [("config", step.config)]
+    while pending:
+        field, value = pending.pop()
+        if isinstance(value, str | int | float | ExecutorStep) or value is None:
+            continue
+        if isinstance(value, InputName | OutputName):
+            _check_reference(step, field, value)
+        elif isinstance(value, VersionedValue):
+            _check_versioned(step, field, value.value)
+        elif isinstance(value, MirroredValue):
+            pending.append((field, value.value))
+        elif isinstance(value, set | frozenset):
+            if sum(1 for _ in walk_config(value)) > 1:
+                raise PlanError(
+                    f"step {step.name!r}, {field}: a set has no stable order, so references or versioned values in it"
+                    " would give another path in every run. Use a list."
+                )
+            pending.extend((field, item) for item in value)
+        else:
+            pending.extend(_items(field, value))
+
+
+def _items(field: str, value: Any) -> Iterable[tuple[str, Any]]:
+    names = field_names(type(value))
+    if names is not None:
+        return ((f"{field}.{name}", getattr(value, name)) for name in names)
+    if isinstance(value, dict):
+        return ((f"{field}.{key}", item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ((f"{field}[{i}]", item) for i, item in enumerate(value))
+    return ()
+
+
+def _check_reference(step: Step, field: str, reference: InputName | OutputName) -> None:
+    name = reference.name
+    if isinstance(reference, InputName) and reference.step is None:
+        if not name:
+            raise PlanError(f"step {step.name!r}, {field}: a hard-coded path is empty")
+        if _is_relative(name) and _climbs(name):
+            raise PlanError(f"step {step.name!r}, {field}: the hard-coded path {name!r} climbs out of the prefix")
+        return
+    if name and (name.startswith("/") or urlparse(name).scheme or _climbs(name)):
+        raise PlanError(
+            f"step {step.name!r}, {field}: {name!r} is not below the output path it is taken from. Use a path without"
+            " a leading slash and '..', or InputName.hardcoded(path) for one of your own."
+        )
+
+
+def _check_versioned(step: Step, field: str, value: Any) -> None:
+    """A versioned value is hashed by its JSON: what has none that is the same in every run is refused."""
+    pending: list[tuple[str, Any]] = [(field, value)]
+    while pending:
+        where, item = pending.pop()
+        if isinstance(item, str | int | float) or item is None:
+            continue
+        if isinstance(item, ExecutorStep | InputName):
+            raise PlanError(
+                f"step {step.name!r}, {where}: a step stands inside versioned(...). It would be hashed by its memory"
+                " address and never run. Put it outside: references are always versioned."
+            )
+        if isinstance(item, set | frozenset) and len(item) > 1:
+            raise PlanError(f"step {step.name!r}, {where}: a versioned set has no stable order. Use a sorted list.")
+        children = list(_items(where, item))
+        pending.extend(children)
+        is_container = isinstance(item, dict | list | tuple) or field_names(type(item)) is not None
+        if not is_container and re.search(r" at 0x[0-9a-f]+", str(item)):
+            raise PlanError(
+                f"step {step.name!r}, {where}: the versioned value {str(item)[:80]} would be hashed by its memory"
+                " address, another in every run. Version a name or a number that stands for it."
+            )
+
+
+def _resolved(step: Step, paths: dict[Step, str], prefix: str) -> Any:
+    try:
+        return instantiate_config(step.config, paths[step], paths, prefix, thorough=True)
+    except Exception as error:
+        raise PlanError(f"step {step.name!r}: its config cannot be resolved: {error}") from error
+
+
+def _check_collisions(planned: Sequence[PlannedStep]) -> None:
+    taken: dict[str, PlannedStep] = {}
+    for step in planned:
+        other = taken.setdefault(os.path.normpath(step.output_path), step)
+        if other is not step:
+            raise PlanError(
+                f"two versions share the output path {step.output_path}: step {other.name!r}"
+                f" ({other.identity.digest}) and step {step.name!r} ({step.identity.digest}). The second would"
+                " never run. Rename one of them, or give it an override_output_path."
+            )
+
+
+def _climbs(path: str) -> bool:
+    return ".." in path.split("/")
+
+
+def _is_relative(path: str) -> bool:
+    return not urlparse(path).scheme and not path.startswith("/")
+
+

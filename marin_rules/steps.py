@@ -1,0 +1,69 @@
+"""A step of an experiment: a name, a function, and the config it is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from marin_rules.placeholders import InputName
+from marin_rules.resources import ResourceConfig
+
+ConfigT = TypeVar("ConfigT")
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutorStep(Generic[ConfigT]):
+    """One node of an experiment. Two step objects are never equal; equal *versions* run once."""
+
+    name: str
+    """What the step is called, and the start of its output path; slashes make folders."""
+
+    fn: Callable[[Any], Any] | None
+    """Called with the config once every placeholder in it is resolved."""
+
+    config: ConfigT
+    """A dataclass (or plain data) that may refer to other steps."""
+
+    description: str | None = None
+    """For people; never part of the version."""
+
+    override_output_path: str | None = None
+    """Use this output path instead of `<prefix>/<name>-<hash>`; a relative one is taken below the prefix."""
+
+    resources: ResourceConfig | None = None
+    """What the step needs to run; wins over what `remote()` gives its function."""
+
+    report: Sequence[str] = ()
+    """Pictures, tables and HTML pages below the output path (glob patterns) to show in the report."""
+
+    def cd(self, name: str) -> InputName:
+        """The path `name` below this step's output path."""
+        return InputName(self, name=name)
+
+    def __truediv__(self, name: str) -> InputName:
+        return self.cd(name)
+
+    def with_output_path(self, output_path: str) -> ExecutorStep[ConfigT]:
+        """The same step with a given output path."""
+        return replace(self, override_output_path=output_path)
+
+    def as_input_name(self) -> InputName:
+        """The step's output path, to be put in another step's config."""
+        return InputName(step=self, name=None)
+
+
+def output_path_of(step: ExecutorStep[Any], name: str | None = None) -> InputName:
+    """Stands for the output path of `step`, or for `name` below it."""
+    return InputName(step=step, name=name)
+
+
+def get_executor_step(run: ExecutorStep[Any] | InputName) -> ExecutorStep[Any]:
+    """The step behind a step or a path in its output."""
+    if isinstance(run, ExecutorStep):
+        return run
+    if not isinstance(run, InputName):
+        raise ValueError(f"expected a step or a path in one, got {type(run).__name__}: {run!r}")
+    if run.step is None:
+        raise ValueError(f"{run.name!r} is a hard-coded path: no step makes it")
+    return run.step

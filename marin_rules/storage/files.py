@@ -1,0 +1,230 @@
+"""Small control files (status, lease, info): the one seam between this package and the disk.
+
+A path is a local path (also `file:///...`) or a URL such as `gs://bucket/key`. Every function takes both.
+
+- A reader sees an old file, a new file or no file: never a part of one. Locally a file is written beside its
+  place and renamed into it; an object store does the same by itself.
+- A failed write leaves the old file as it was, and no temporary file.
+- An absent file is `None`, never an exception.
+- Trouble that a person must clear (permission denied, no space left, read-only) is a `StorageError`: its text
+  names the path, the cause and what to do. Any other `OSError` passes through and names the path.
+
+Local paths are handled with plain `os` calls, because a plan reads ten thousand of these files in a row, and
+never import fsspec. Whole files only: large data goes through fsspec directly, and nothing here appends.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+from marin_rules.errors import MarinRulesError
+
+TEMPORARY_PREFIX = ".marin-rules-"
+"""Begins the name of each temporary file, so that one left by a killed machine can be told from data."""
+
+_READ_SIZE = 1 << 16
+
+_LOCAL_SCHEMES = ("file", "local")
+
+_CAUSES = {
+    errno.EACCES: (
+        "permission denied",
+        "See who owns it with `ls -ld '{directory}'` and ask for access, or choose a place of your own with "
+        "MARIN_PREFIX.",
+    ),
+    errno.ENOSPC: (
+        "no space left on the device",
+        "Free some space (`df -h '{directory}'` shows the device) and run again: finished steps are kept.",
+    ),
+    errno.EDQUOT: (
+        "your disk quota is used up",
+        "Free some space (`quota -s` shows the limit) and run again: finished steps are kept.",
+    ),
+    errno.EROFS: (
+        "the file system is read-only",
+        "Remount it for writing, or choose another place with MARIN_PREFIX.",
+    ),
+}
+_CAUSES[errno.EPERM] = _CAUSES[errno.EACCES]
+
+
+class StorageError(MarinRulesError, OSError):
+    """Storage refused, and a person has to do something. The text is one paragraph that says what."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def is_url(path: str) -> bool:
+    """Whether `path` belongs to fsspec: `gs://...` does, `/data`, `data` and `file:///data` do not."""
+    scheme, separator, _ = path.partition("://")
+    return separator != "" and scheme != "" and "/" not in scheme and scheme not in _LOCAL_SCHEMES
+
+
+def local_path(path: str) -> str:
+    """The path that the operating system knows, for a path that is no URL."""
+    scheme, separator, rest = path.partition("://")
+    return rest if separator and scheme in _LOCAL_SCHEMES else path
+
+
+def read_bytes(path: str) -> bytes | None:
+    """The content of a file, or `None` when there is none."""
+    if is_url(path):
+        return _read_url(path)
+    path = local_path(path)
+    with explained_errors("read", path):
+        try:
+            return _read_local(path)
+        except OSError as error:
+            # NFS says "stale" when the file was replaced between open and read: the new one is at the path.
+            if error.errno != errno.ESTALE:
+                raise
+            return _read_local(path)
+
+
+def write_atomic(path: str, data: bytes) -> None:
+    """Put `data` at `path` as a whole, on the disk before its name, and make missing directories."""
+    if is_url(path):
+        with _explained_url_errors("write", path):
+            filesystem, key = _open_filesystem(path)
+            filesystem.pipe_file(key, data)
+        return
+    path = local_path(path)
+    with explained_errors("write", path):
+        try:
+            _write_and_rename(path, data)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            _write_and_rename(path, data)
+
+
+def modified_time(path: str) -> float | None:
+    """When the file was last written, in seconds since 1970, or `None` when there is no file."""
+    if is_url(path):
+        with _explained_url_errors("look at", path):
+            filesystem, key = _open_filesystem(path)
+            filesystem.invalidate_cache(key)
+            try:
+                return float(filesystem.modified(key).timestamp())
+            except FileNotFoundError:
+                return None
+    path = local_path(path)
+    with explained_errors("look at", path):
+        try:
+            return os.stat(path).st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def make_directory(path: str) -> None:
+    """Make a directory and its parents; one that exists is fine."""
+    if is_url(path):
+        with _explained_url_errors("make the directory", path):
+            filesystem, key = _open_filesystem(path)
+            filesystem.makedirs(key, exist_ok=True)
+        return
+    path = local_path(path)
+    with explained_errors("make the directory", path):
+        os.makedirs(path, exist_ok=True)
+
+
+def read_all(descriptor: int) -> bytes:
+    """Everything from where the descriptor stands to the end of the file."""
+    parts = []
+    while part := os.read(descriptor, _READ_SIZE):
+        parts.append(part)
+    return b"".join(parts)
+
+
+@contextlib.contextmanager
+def temporary_beside(path: str, data: bytes, *, durable: bool) -> Iterator[str]:
+    """A new complete file in the directory of the local `path`, to be renamed or linked to it.
+
+    Whatever still has the temporary name at the end is removed. `durable` waits until the disk has the data,
+    for a name must not survive a power cut that its content does not survive.
+    """
+    name = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}.tmp"
+    temporary = os.path.join(os.path.dirname(path), name)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            remaining = memoryview(data)
+            while remaining:
+                remaining = remaining[os.write(descriptor, remaining) :]
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        yield temporary
+    finally:
+        # Cleaning up must not hide the error that led here.
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def explained_errors(action: str, path: str) -> Iterator[None]:
+    """Turn the errors of local calls that a person must clear into a `StorageError` about `path`."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        cause = _CAUSES.get(error.errno or 0)
+        if cause is None:
+            # Calls on a descriptor do not know the name of their file.
+            error.filename = error.filename or path
+            raise
+        reason, advice = cause
+        directory = os.path.dirname(path) or "."
+        message = f"cannot {action} {path}: {reason}. {advice.format(directory=directory)}"
+        raise StorageError(error.errno, message, path) from error
+
+
+def _read_local(path: str) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return read_all(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_and_rename(path: str, data: bytes) -> None:
+    with temporary_beside(path, data, durable=True) as temporary:
+        os.replace(temporary, path)
+
+
+def _read_url(path: str) -> bytes | None:
+    with _explained_url_errors("read", path):
+        filesystem, key = _open_filesystem(path)
+        try:
+            return bytes(filesystem.cat_file(key))
+        except FileNotFoundError:
+            return None
+
+
+def _open_filesystem(path: str) -> tuple[Any, str]:
+    # Imported here: local runs do without fsspec and its start-up time.
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped, unused-ignore]
+
+    filesystem, key = url_to_fs(path)
+    return filesystem, key
+
+
+@contextlib.contextmanager
+def _explained_url_errors(action: str, path: str) -> Iterator[None]:
+    # The filesystems of fsspec seldom set errno (gcsfs says "Forbidden"): causes cannot be told apart.
+    try:
+        yield
+    except OSError as error:
+        message = (
+            f"cannot {action} {path}: {str(error) or type(error).__name__}. Check that the bucket exists and "
+            "that your credentials may use it, then run again."
+        )
+        raise StorageError(error.errno or errno.EIO, message, path) from error

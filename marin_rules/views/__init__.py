@@ -1,0 +1,1 @@
+"""Views: plans and states as people see them. They only read."""

@@ -1,0 +1,14 @@
+# One rule a step function. A job's target is the step's `<name>-<hash>`; it exists once the step's status is SUCCESS.
+for function in marin.functions:
+
+    rule:
+        name:
+            function
+        input:
+            marin.inputs,
+        output:
+            marin.target(function),
+        params:
+            command=marin.command,
+        shell:
+            "{params.command}"
