@@ -11,4 +11,4 @@ for function in marin.functions:
         params:
             command=marin.command,
         shell:
-            "{params.command}"
+            "exec {params.command} {wildcards.step}"

@@ -35,7 +35,9 @@ _UNINTERESTING = (
     "This was a dry-run",
     "The order of jobs does not reflect",
     "Removing output files of failed job",
-    "host:",
+    "Config file ",
+    "Reasons:",
+    "Elapsed time",
     "Complete log(s)",
 )
 
@@ -112,6 +114,8 @@ class LogHandler(LogHandlerBase):
             self._errored(session, record)
         elif event is LogEvent.PROGRESS:
             self._progressed(session, record)
+        elif event is LogEvent.SHELLCMD and record.__dict__.get("cmd") is None:
+            return
         elif event in (LogEvent.JOB_STARTED, LogEvent.RESOURCES_INFO, LogEvent.RULEGRAPH):
             return
         elif event is None and record.levelname == "INFO" and message.startswith(_UNINTERESTING):
@@ -174,7 +178,7 @@ class LogHandler(LogHandlerBase):
     def _tell_results(self, session: Session) -> None:
         """Where the results are: the paths of what was asked for."""
         roots = [step for step in session.plan.steps if step.root]
-        self._write(f"\nall {len(roots)} requested {'step is' if len(roots) == 1 else 'steps are'} done:")
+        self._write("\nall done, the results are in:")
         for step in roots[:20]:
             self._write(f"  {step.name}  {step.output_path}")
         if len(roots) > 20:

@@ -1,22 +1,16 @@
-"""Names that Snakemake can carry: one rule a step function, one target a step.
-
-Rule names may hold letters, digits and underscores only. A target is `<key>#<rule>`, where the key is the step's
-`<name>-<hash>` with the characters escaped that mean something to Snakemake, to a shell or to a path.
-"""
+"""Names that Snakemake can carry: one rule a step function, one target `<key>#<rule>` a step."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from urllib.parse import quote
+from collections.abc import Sequence
 
 from marin_rules.execution.frozen import FrozenStep
 
-_SAFE = "/-_.~+=@,"
 SEPARATOR = "#"
 
 
-def rule_names(steps: Iterable[FrozenStep], reserved: Iterable[str] = ("all",)) -> dict[str, str]:
+def rule_names(steps: Sequence[FrozenStep], reserved: Sequence[str] = ("all",)) -> dict[str, str]:
     """Function -> rule name. A name that two functions share is lengthened by their modules, then counted."""
     functions = list(dict.fromkeys(step.function for step in steps if step.rule is None))
     taken = {step.rule for step in steps if step.rule is not None} | set(reserved)
@@ -35,22 +29,3 @@ def rule_names(steps: Iterable[FrozenStep], reserved: Iterable[str] = ("all",)) 
 def _identifier(text: str) -> str:
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     return f"_{name}" if name[:1].isdigit() else name
-
-
-def step_keys(steps: Sequence[FrozenStep]) -> list[str]:
-    """A key for each step, unique in the plan and the same in every run."""
-    keys: list[str] = []
-    taken: set[str] = set()
-    for step in steps:
-        key = _escaped(f"{step.name}-{step.hash}")
-        if key in taken:
-            key = _escaped(f"{step.name}-{step.digest}")
-        taken.add(key)
-        keys.append(key)
-    return keys
-
-
-def _escaped(text: str) -> str:
-    # A path library would fold empty and dotted parts together, so then no slash stays a slash.
-    foldable = any(part in ("", ".", "..") for part in text.split("/"))
-    return quote(text, safe=_SAFE.replace("/", "") if foldable else _SAFE)

@@ -1,19 +1,104 @@
-"""Items for Snakemake's report."""
+"""What Snakemake's report shows of an experiment: a page for every step, and what the steps declare for it.
+
+The pages are made when a report is asked for, from the plan and from what the workers wrote down, in Snakemake's own
+folder. Declared files on an object store are fetched there.
+"""
 
 from __future__ import annotations
 
+import fnmatch
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from marin_rules.engine.session import Session
+from marin_rules.execution.frozen import FrozenStep
+from marin_rules.execution.info import read_info, to_plain
+from marin_rules.execution.status import Status
+from marin_rules.storage.files import is_url, read_bytes, write_atomic
+from marin_rules.views.step_page import StepFacts, overview_page, step_page
+
+_FOLDER = Path(".snakemake") / "marin-rules" / "report"
 
 
 @dataclass(frozen=True)
 class ReportItem:
+    """A file for the report, with the options of Snakemake's `report(...)`."""
+
     path: str
-    caption: str | None
     category: str
     labels: dict[str, str]
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"category": self.category, "labels": self.labels}
+
 
 def report_items(session: Session) -> list[ReportItem]:
-    return []
+    """Write the pages and name all files that belong into the report."""
+    run = session.plan.run
+    steps = [(step, _facts(session, step)) for step in session.plan.steps if step.needed]
+    overview = overview_page(_title(run.caller_path), run.description, [facts for _, facts in steps])
+    items = [ReportItem(_write("overview", overview), "Experiment", {"page": "overview", "status": "", "runtime": ""})]
+    for step, facts in steps:
+        path = _write(f"step-{step.index:05}", step_page(facts))
+        labels = {"page": step.name, "status": facts.status, "runtime": facts.runtime}
+        items.append(ReportItem(path, "Experiment", labels))
+        for name, file in _declared(step):
+            items.append(ReportItem(file, "Results", {"step": step.name, "file": name}))
+    return items
+
+
+def _title(caller_path: str) -> str:
+    return os.path.basename(caller_path).removesuffix(".py")
+
+
+def _facts(session: Session, step: FrozenStep) -> StepFacts:
+    task = session.plan.task(step)
+    status = session.statuses()[step.output_path]
+    info = read_info(step.output_path) or {}
+    return StepFacts(
+        name=step.name,
+        description=step.description,
+        function=step.function,
+        output_path=step.output_path,
+        version=to_plain(task.version),
+        config=to_plain(task.config),
+        dependencies=[session.plan.steps[index].output_path for index in step.dependencies],
+        status=status.value if isinstance(status, Status) else "not run" if status is None else "damaged",
+        run=info.get("run", {}),
+    )
+
+
+def _declared(step: FrozenStep) -> Iterator[tuple[str, str]]:
+    """Name and local path of each file that the step declares and that is there."""
+    if not step.report:
+        return
+    for name in _files_below(step.output_path):
+        if any(fnmatch.fnmatch(name, pattern) for pattern in step.report):
+            path = os.path.join(step.output_path, name)
+            yield name, _fetch(step, name, path) if is_url(path) else path
+
+
+def _files_below(output_path: str) -> list[str]:
+    if is_url(output_path):
+        import fsspec
+
+        filesystem, root = fsspec.core.url_to_fs(output_path)
+        return sorted(os.path.relpath(path, root) for path in filesystem.find(root))
+    root = Path(output_path)
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def _fetch(step: FrozenStep, name: str, path: str) -> str:
+    local = str(_FOLDER / f"step-{step.index:05}-files" / name)
+    write_atomic(local, read_bytes(path) or b"")
+    return local
+
+
+def _write(name: str, page: str) -> str:
+    path = str(_FOLDER / f"{name}.html")
+    write_atomic(path, page.encode())
+    return path

@@ -27,8 +27,12 @@ class RunControl:
 
     def start(self, *, warm: bool) -> None:
         run = self._plan.run
-        if is_url(run.plan_path) or not os.path.isfile(run.plan_path):
-            self._plan.write(run.plan_path)
+        assessment = self._session.assessment
+        if assessment is not None:
+            done = self._session.statuses()
+            again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
+            self._plan.forced = tuple(step.index for step in again)
+        self._plan.write(run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
         os.environ.update(exported(self._plan.environments))
         self._session.live = True

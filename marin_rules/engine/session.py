@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from marin_rules.engine.names import rule_names, step_keys
+from marin_rules.engine.names import rule_names
 from marin_rules.execution.assessment import Assessment, StatusOrError, assess
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, read_info, timestamp
@@ -25,17 +25,14 @@ class Session:
     rule_of: dict[str, str] = field(init=False)
     """Step function -> rule."""
 
-    keys: list[str] = field(init=False)
     assessment: Assessment | None = None
 
     def __post_init__(self) -> None:
         self.rule_of = rule_names(self.plan.steps)
-        self.keys = step_keys(self.plan.steps)
-        self._step_of = dict(zip(self.keys, self.plan.steps, strict=True))
         self._statuses: dict[str, StatusOrError] = {}
 
     def step(self, key: str) -> FrozenStep:
-        return self._step_of[key]
+        return self.plan.by_key[key]
 
     def rule(self, step: FrozenStep) -> str:
         return step.rule or self.rule_of[step.function]
@@ -48,7 +45,7 @@ class Session:
 
     def is_done(self, key: str) -> bool:
         """Whether a step is finished, as of now; a finished one stays so."""
-        step = self._step_of.get(key)
+        step = self.plan.by_key.get(key)
         if step is None:
             return False
         if self._statuses.get(step.output_path) is Status.SUCCESS:

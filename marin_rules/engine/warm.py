@@ -7,6 +7,7 @@ of its own, apart from the driver. Without a warm worker, or if it dies, jobs st
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import selectors
@@ -16,13 +17,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from marin_rules.execution import worker
 from marin_rules.execution.frozen import FrozenPlan
 
 WARM_VARIABLE = "MARIN_RULES_WARM"
 _REQUESTS = "requests"
+_REPLY = "reply"
+_TAKEN = "taken"
 _PROCESS_ID = "pid"
+_PREPARED_REPLIES = 32
+"""Pipes made in advance; a job that finds no free one makes its own."""
+
 _LOOK_SECONDS = 0.5
 """How often the worker looks whether the job that waits for a step is still there."""
 
@@ -37,7 +44,8 @@ class WarmWorker:
     @classmethod
     def start(cls, plan_path: str) -> WarmWorker:
         folder = tempfile.mkdtemp(prefix="marin-rules-")
-        os.mkfifo(os.path.join(folder, _REQUESTS), 0o600)
+        for name in (_REQUESTS, *(f"{_REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
+            os.mkfifo(os.path.join(folder, name), 0o600)
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, folder, plan_path], stdin=subprocess.PIPE, start_new_session=True
@@ -53,9 +61,21 @@ class WarmWorker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A `run-step` that waits for its step."""
+
+    reply: int
+    """The pipe on which it waits."""
+
+    taken: str
+    """The file by which it holds that pipe."""
+
+
 def serve(folder: str, plan_path: str) -> None:
     """Fork a worker for each request until the driver has gone and all workers have ended."""
     plan = FrozenPlan.read(plan_path)
+    gc.freeze()  # What is here now is shared with the workers; looking for garbage in it would copy it.
     wakeup, wakeup_write = os.pipe()
     os.set_blocking(wakeup_write, False)
     os.set_blocking(wakeup, False)
@@ -66,7 +86,7 @@ def serve(folder: str, plan_path: str) -> None:
         file.write(f"{os.getpid()}\n")
     os.rename(os.path.join(folder, _PROCESS_ID + ".new"), os.path.join(folder, _PROCESS_ID))
 
-    jobs: dict[int, int] = {}  # Process of a worker -> the pipe on which its job waits.
+    jobs: dict[int, _Job] = {}
     buffer = b""
     driver_is_there = True
     with selectors.DefaultSelector() as selector:
@@ -78,7 +98,7 @@ def serve(folder: str, plan_path: str) -> None:
                     buffer += os.read(requests, 1 << 16)
                     *lines, buffer = buffer.split(b"\n")
                     for line in lines:
-                        _start(line, plan, jobs, (requests, wakeup, wakeup_write))
+                        _start(line, folder, plan, jobs, (requests, wakeup, wakeup_write))
                 elif key.fd == 0:
                     if not os.read(0, 4096):
                         driver_is_there = False
@@ -89,10 +109,10 @@ def serve(folder: str, plan_path: str) -> None:
             _stop_abandoned(jobs)
 
 
-def _start(line: bytes, plan: FrozenPlan, jobs: dict[int, int], inherited: Sequence[int]) -> None:
-    reply_path, *arguments = line.decode().split("\t")
+def _start(line: bytes, folder: str, plan: FrozenPlan, jobs: dict[int, _Job], inherited: Sequence[int]) -> None:
+    slot, *arguments = line.decode().split("\t")
     try:
-        reply = os.open(reply_path, os.O_WRONLY | os.O_NONBLOCK)
+        reply = os.open(os.path.join(folder, f"{_REPLY}.{slot}"), os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
         return  # The job is gone already.
     pid = os.fork()
@@ -101,36 +121,37 @@ def _start(line: bytes, plan: FrozenPlan, jobs: dict[int, int], inherited: Seque
         try:
             signal.set_wakeup_fd(-1)
             os.setsid()
-            for descriptor in (*inherited, reply, *jobs.values()):
+            for descriptor in (*inherited, reply, *(job.reply for job in jobs.values())):
                 os.close(descriptor)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             code = worker.main(arguments, plan)
         finally:
             os._exit(code)
-    jobs[pid] = reply
+    jobs[pid] = _Job(reply, os.path.join(folder, f"{_TAKEN}.{slot}"))
     os.write(reply, f"pid {pid}\n".encode())
 
 
-def _collect(jobs: dict[int, int]) -> None:
+def _collect(jobs: dict[int, _Job]) -> None:
     """Tell the jobs of workers that have ended."""
     while jobs:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        reply = jobs.pop(pid)
+        job = jobs.pop(pid)
         code = os.waitstatus_to_exitcode(status)
         try:
-            os.write(reply, f"exit {code if code >= 0 else 128 - code}\n".encode())
+            os.write(job.reply, f"exit {code if code >= 0 else 128 - code}\n".encode())
         except OSError:
             pass
-        os.close(reply)
+        os.close(job.reply)
+        os.unlink(job.taken)
 
 
-def _stop_abandoned(jobs: dict[int, int]) -> None:
+def _stop_abandoned(jobs: dict[int, _Job]) -> None:
     """A job that was killed no longer reads its pipe: end its step."""
-    for pid, reply in jobs.items():
+    for pid, job in jobs.items():
         poll = select.poll()
-        poll.register(reply, 0)
+        poll.register(job.reply, 0)
         if any(event & select.POLLERR for _, event in poll.poll(0)):
             os.kill(pid, signal.SIGTERM)
 

@@ -3,11 +3,12 @@
     marin = load(workflow, config)        executes the experiment, or takes the frozen plan it was started with
     output: marin.target("train")         the target of whichever step the rule `train` runs
     input:  marin.inputs                  the targets a step waits for
-    params: command=marin.command         what the job executes
+    params: command=marin.command         what the job executes, followed by `{wildcards.step}`
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import sys
@@ -78,6 +79,8 @@ class MarinWorkflow:
         self.control = RunControl(session)
         self._storage = storage
         self._targets: dict[int, Any] = {}
+        # Snakemake inspects an input function at each of its calls, which is quicker for a plain function.
+        self.inputs = lambda wildcards: self._inputs(wildcards)
         for path in self.plan.run.python_path:
             if path not in sys.path:
                 sys.path.append(path)
@@ -100,7 +103,7 @@ class MarinWorkflow:
         """The output of a rule: the target of any of its steps."""
         return self._storage(f"{{step}}{SEPARATOR}{rule}", retrieve=False)
 
-    def inputs(self, wildcards: Any) -> list[Any]:
+    def _inputs(self, wildcards: Any) -> list[Any]:
         """What a step waits for: nothing once it is done, else its unfinished dependencies."""
         step = self.session.step(wildcards.step)
         if not self.invocation.executes:
@@ -114,9 +117,10 @@ class MarinWorkflow:
         verdicts = self._assessment().verdicts
         return [self._target_of(index) for index in step.dependencies if verdicts[index].state not in idle]
 
-    def command(self, wildcards: Any) -> str:
-        """What the job of a step executes."""
-        return shlex.join(self._command(self.session.step(wildcards.step)))
+    @property
+    def command(self) -> str:
+        """What the job of a step executes; Snakemake fills the step in."""
+        return shlex.join([str(run_step_command()), sys.executable, "--plan", self.plan.run.plan_path]) + " --step"
 
     def requested(self, wildcards: Any) -> list[Any]:
         """The targets of a run: whatever is unfinished and nothing else waits for."""
@@ -125,8 +129,8 @@ class MarinWorkflow:
             return [self._target_of(step.index) for step in _ends(needed)]
         assessment = self._assessment()
         scheduled = assessment.scheduled
-        if not scheduled and not self.invocation.dry_run and self.invocation.is_driver:
-            self._guarded(self.control.nothing_to_run)
+        if not scheduled:
+            return self._nothing_to_run()
         return [self._target_of(step.index) for step in _ends(scheduled)]
 
     def report_items(self, wildcards: Any) -> list[ReportItem]:
@@ -149,7 +153,7 @@ class MarinWorkflow:
     @staticmethod
     def leased(script: str, interpreter: str = "bash -euo pipefail") -> str:
         """A command that runs `script` under the step's lease. The rule passes `command=marin.command`."""
-        return f"{{params.command}} --script {shlex.quote(interpreter)} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
+        return f"{{params.command}} {{wildcards.step}} --script {shlex.quote(interpreter)} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
 
     # -- the run ---------------------------------------------------------------------------------------------
 
@@ -164,17 +168,6 @@ class MarinWorkflow:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _command(self, step: FrozenStep) -> list[str]:
-        command = [str(run_step_command()), sys.executable]
-        command += ["--plan", self.plan.run.plan_path, "--step", step.output_path]
-        if self.invocation.executes and self.invocation.is_driver:
-            verdict = self._verdict(step)
-            if verdict.refused:
-                command.append("--refuse")
-            elif self.session.statuses()[step.output_path] == "SUCCESS":
-                command.append("--force")
-        return command
-
     def _assessment(self) -> Any:
         return self._guarded(lambda: self.session.assess(self._is_forced))
 
@@ -185,6 +178,13 @@ class MarinWorkflow:
 
     def _is_forced(self, step: FrozenStep) -> bool:
         return self.invocation.forces_all or self.session.rule(step) in self.invocation.forced_rules
+
+    def _nothing_to_run(self) -> list[Any]:
+        """One target that exists: Snakemake then finds nothing to be done, and starts nothing."""
+        if not self.invocation.dry_run and self.invocation.is_driver:
+            self._guarded(self.control.nothing_to_run)
+        done = (verdict.step for verdict in self._assessment().verdicts if verdict.state is State.CACHED)
+        return [self._target_of(step.index) for step in itertools.islice(done, 1)]
 
     def _all_that_can_run(self) -> list[Any]:
         """A refused step comes last: everything that does not depend on it is done before the run fails."""
@@ -197,7 +197,7 @@ class MarinWorkflow:
         if target is None:
             rule = self.session.rule(self.plan.steps[index])
             target = self._targets[index] = self._storage(
-                f"{self.session.keys[index]}{SEPARATOR}{rule}", retrieve=False
+                f"{self.plan.steps[index].key}{SEPARATOR}{rule}", retrieve=False
             )
         return target
 

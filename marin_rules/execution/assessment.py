@@ -141,7 +141,7 @@ def _own_reason(step: FrozenStep, status: StatusOrError, failed_at: Callable[[Fr
 def _idle_reason(step: FrozenStep, status: StatusOrError) -> str:
     if status is Status.SUCCESS:
         return "done"
-    return "all that is built from it is done" if step.needed else "only counts in versions"
+    return "all that is built from it is done" if step.needed else "not asked for"
 
 
 def _at(moment: str | None) -> str:

@@ -15,6 +15,7 @@ import zlib
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.travel import Packer, Unpacker
@@ -72,6 +73,9 @@ class FrozenStep:
     """One step, as light as rules and views need it."""
 
     index: int
+    key: str
+    """What jobs call the step: `<name>-<hash>`, without characters that mean something to a shell or a path."""
+
     name: str
     output_path: str
     digest: str
@@ -121,12 +125,15 @@ class FrozenPlan:
     """Values of environment variables, in memory only: see `FrozenStep.environment`."""
 
     warnings: tuple[str, ...] = ()
+    forced: tuple[int, ...] = ()
+    """Steps to run although they are done."""
+
     _tasks: list[bytes] = field(default_factory=list, repr=False)
     _definitions: bytes = field(default=b"", repr=False)
 
     @cached_property
-    def by_path(self) -> dict[str, FrozenStep]:
-        return {step.output_path: step for step in self.steps}
+    def by_key(self) -> dict[str, FrozenStep]:
+        return {step.key: step for step in self.steps}
 
     @cached_property
     def _unpacker(self) -> Unpacker:
@@ -167,6 +174,7 @@ class FrozenPlan:
                 "run": asdict(self.run),
                 "steps": [_to_row(step) for step in self.steps],
                 "warnings": self.warnings,
+                "forced": self.forced,
                 "places": places,
             }
         ).encode()
@@ -204,6 +212,7 @@ class FrozenPlan:
             run=Run(**run),
             steps=[_from_row(index, row) for index, row in enumerate(content["steps"])],
             warnings=tuple(content["warnings"]),
+            forced=tuple(content["forced"]),
             _definitions=parts[0],
             _tasks=parts[1:],
         )
@@ -215,6 +224,7 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
     roots = frozenset(plan.roots)
     environments: list[dict[str, str]] = []
     steps, tasks = [], []
+    keys: set[str] = set()
     for planned in plan.steps:
         fn = planned.step.fn
         environment = None
@@ -228,6 +238,7 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
         steps.append(
             FrozenStep(
                 index=planned.index,
+                key=_key(planned, keys),
                 name=planned.name,
                 output_path=planned.output_path,
                 digest=planned.identity.digest,
@@ -264,6 +275,22 @@ def _task(planned: PlannedStep, fn: Any) -> Task:
         pseudo_mentions=planned.pseudo_mentions,
         abridged=planned.identity.size > MAX_WRITTEN_VERSION_BYTES,
     )
+
+
+_SAFE_IN_KEYS = "/-_.~+=@,"
+
+
+def _key(planned: PlannedStep, taken: set[str]) -> str:
+    """A key that no other step of the plan has, the same in every run."""
+    for digits in (planned.identity.hash, planned.identity.digest):
+        text = f"{planned.name}-{digits}"
+        # A path library would fold empty and dotted parts together, so then no slash stays a slash.
+        foldable = any(part in ("", ".", "..") for part in text.split("/"))
+        key = quote(text, safe=_SAFE_IN_KEYS[1:] if foldable else _SAFE_IN_KEYS)
+        if key not in taken:
+            break
+    taken.add(key)
+    return key
 
 
 _ROW = tuple(item.name for item in fields(FrozenStep) if item.name != "index")

@@ -11,7 +11,6 @@ can say whether the data beside it are complete. This module only reads. Statuse
 import json
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 
 from marin_rules.errors import MarinRulesError
@@ -75,6 +74,8 @@ def read_statuses(
     statuses = {path: None if is_url(path) else _status_or_error(path) for path in output_paths}
     urls = [path for path in statuses if is_url(path)]
     if urls:
+        from concurrent.futures import ThreadPoolExecutor  # Local runs need not wait for its import.
+
         with ThreadPoolExecutor(max_workers=min(workers, len(urls))) as pool:
             statuses.update(zip(urls, pool.map(_status_or_error, urls), strict=True))
     return statuses

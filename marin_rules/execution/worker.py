@@ -1,6 +1,6 @@
 """The worker: runs one step of a frozen plan under its lease.
 
-    python -m marin_rules.execution.worker --plan PLAN --step OUTPUT_PATH
+    python -m marin_rules.execution.worker --plan PLAN --step NAME-HASH
 
 It takes the lease (or waits for whoever has it), writes RUNNING, lets the step's code run in a process of its own,
 refreshes the lease, passes the output on, and writes the final state last and atomically, only while the lease is
@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.drive import Failure, record_failure
+from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, read_info, step_info, timestamp, write_info
 from marin_rules.execution.lease import HEARTBEAT_SECONDS, LIFETIME_SECONDS, Lease, LeaseLostError, describe
@@ -57,10 +57,10 @@ class Stopped(Exception):
 class Worker:
     """One step, from the lease to the final state."""
 
-    def __init__(self, plan: FrozenPlan, step: FrozenStep, *, forced: bool, script: Script | None) -> None:
+    def __init__(self, plan: FrozenPlan, step: FrozenStep, script: Script | None) -> None:
         self.plan = plan
         self.step = step
-        self.forced = forced
+        self.forced = step.index in plan.forced
         self.owner = Owner.current()
         self.lease: Lease = open_lease(step.output_path, self.owner)
         self.process = StepProcess(plan, step, script)
@@ -83,6 +83,10 @@ class Worker:
         except LeaseLostError as lost:
             self._say(f"lost its lease and was ended: {lost}")
             return EXIT_LEASE_LOST
+        except PreviousTaskFailedError as refusal:
+            self._say(str(refusal))
+            self._record(str(refusal), previous=True)
+            return EXIT_FAILED
         except (MarinRulesError, OSError) as error:
             self._say(f"error: {error}")
             self._record(str(error))
@@ -104,6 +108,8 @@ class Worker:
                 self._say("already done by another run" if not waited else "done by the other run")
                 return False
             if holder is None:
+                if status is Status.FAILED and not self.plan.run.force_run_failed and not waited:
+                    self._refuse_previous_failure()
                 if waited and status is Status.FAILED:
                     self.lease.release()
                     raise MarinRulesError(
@@ -117,6 +123,17 @@ class Worker:
                 self._say(f"waiting: held by {describe(holder, time.time())}")
             self._sleep(pause)
             pause = min(pause * 1.5, _WAIT_SECONDS[1])
+
+    def _refuse_previous_failure(self) -> None:
+        """Refuse a step that failed before this run; a retry within the run is allowed."""
+        info = read_info(self.step.output_path) or {}
+        if info.get("run", {}).get("id") == self.plan.run.id:
+            return
+        self.lease.release()
+        raise PreviousTaskFailedError(
+            f"step {self.step.name} failed previously and is not run again (force_run_failed=false); its log:"
+            f" {log_path(self.step.output_path)}"
+        )
 
     def _run_leased(self) -> int:
         check_version(self.step)
@@ -247,8 +264,8 @@ class Worker:
     def _commit(self, status: Status) -> None:
         self.lease.commit(status_path(self.step.output_path), status.encode())
 
-    def _record(self, message: str, exception: str | None = None) -> None:
-        failure = Failure(self.step.name, self.step.output_path, message, exception=exception)
+    def _record(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
+        failure = Failure(self.step.name, self.step.output_path, message, previous, exception)
         try:
             record_failure(self.plan.run, self.step.digest, failure)
         except OSError as error:
@@ -285,44 +302,25 @@ class Worker:
             raise Stopped(self._stop_signal)
 
 
-def refuse(plan: FrozenPlan, step: FrozenStep) -> int:
-    """A step that failed before and must not run again: say so, and count it as a failure of this run."""
-    message = f"step {step.name} failed previously; its log: {log_path(step.output_path)}. Run it again with"
-    message += " force_run_failed=true."
-    sys.stderr.write(f"[{step.name}] refused: {message}\n")
-    record_failure(plan.run, step.digest, Failure(step.name, step.output_path, message, previous=True))
-    return EXIT_FAILED
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")
-    parser.add_argument("--plan", required=True, help="the frozen plan")
-    parser.add_argument("--step", required=True, help="the step's output path")
-    parser.add_argument("--force", action="store_true", help="run the step even if it is done")
-    parser.add_argument("--refuse", action="store_true", help="do not run the step: it failed before")
-    parser.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
-    return parser.parse_args(arguments)
+_PARSER = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")
+_PARSER.add_argument("--plan", required=True, help="the frozen plan")
+_PARSER.add_argument("--step", required=True, help="the step's key: its <name>-<hash>")
+_PARSER.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
 
 
 def main(arguments: Sequence[str], plan: FrozenPlan | None = None) -> int:
     """Run the step that the arguments name; `plan` is the one at `--plan` if it is in memory already."""
-    options = parse(arguments)
+    options = _PARSER.parse_args(arguments)
     try:
         plan = plan or FrozenPlan.read(options.plan)
-        step = plan.by_path.get(options.step)
+        step = plan.by_key.get(options.step)
         if step is None:
-            raise MarinRulesError(f"the plan {options.plan} has no step with the output path {options.step}")
-        return run(plan, step, options)
+            raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
+        script = Script(sys.stdin.buffer.read(), options.script.split()) if options.script else None
+        return Worker(plan, step, script).run()
     except MarinRulesError as error:
         sys.stderr.write(f"marin-rules: {error}\n")
         return EXIT_FAILED
-
-
-def run(plan: FrozenPlan, step: FrozenStep, options: argparse.Namespace) -> int:
-    if options.refuse:
-        return refuse(plan, step)
-    script = Script(sys.stdin.buffer.read(), options.script.split()) if options.script else None
-    return Worker(plan, step, forced=options.force, script=script).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+# What a developer types; `make` alone lists it. Everything runs from .venv, which is remade only when
+# pyproject.toml or a lock changes.
+
+BIN     := .venv/bin
+READY   := .venv/.ready
+EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
+
+# With `user = true` in a machine's pip settings, pip refuses to install into a virtual environment.
+export PIP_USER := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench browser requirements clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses the interpreter
+
+run: setup ## run the first tutorial; results go to out/
+	$(BIN)/snakemake --config $(EXAMPLE)
+
+test: setup lint browser ## lint, then run every test
+	$(BIN)/python -m pytest -n 2 tests
+
+lint: setup ## check style, types and the workflow
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint --config $(EXAMPLE)
+
+bench: setup ## measure, as ratios against peers
+	$(BIN)/python -m benchmarks
+
+browser:
+	scripts/ensure-chromium
+
+clean: ## remove .venv, caches and builds; keeps out/, for results are yours to delete
+	rm -rf .venv .snakemake .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist report.html
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the environment
+
+# pip brings a pinned uv, uv brings the rest. An environment without pip, or of an older Python, is replaced.
+$(BIN)/uv: requirements/bootstrap.txt
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || \
+		{ python=$$(scripts/find-python) && echo "making .venv with $$python" && "$$python" -m venv --clear .venv; }
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
+	@touch $@
+
+UV_INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
+
+# uv does not read pip's settings, so a machine that names its index only there falls back on pip.
+# Where Python may not write bytecode it is compiled here, once (20 s): else every start of Snakemake
+# would compile it again (4 s).
+$(READY): $(BIN)/uv requirements/dev.txt pyproject.toml
+	$(UV_INSTALL) $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode) --require-hashes -r requirements/dev.txt || \
+		$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(UV_INSTALL) --no-deps --no-build-isolation --editable .
+	$(BIN)/marin-rules profiles link
+	@touch $@
+
+# --- the locks
+
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.12 \
+	--no-emit-index-url --custom-compile-command 'make requirements' $(if $(UPGRADE),--upgrade)
+
+# dev.txt holds all of core.txt and is compiled first, so that the two can never disagree.
+requirements: $(BIN)/uv ## compile the locks from pyproject.toml; UPGRADE=1 moves them to newer versions
+	$(COMPILE) --extra dev -o requirements/dev.txt pyproject.toml
+	$(COMPILE) -c requirements/dev.txt -o requirements/core.txt pyproject.toml
+	echo uv | $(COMPILE) -c requirements/dev.txt -o requirements/bootstrap.txt -

@@ -1,0 +1,17 @@
+# Rules of mixed.py. Included by itself, because it stands beside the experiment under the same name.
+rule count_words:
+    input:
+        marin.inputs,
+    output:
+        marin.target("count_words"),
+    params:
+        command=marin.command,
+        path=marin.output_path,
+        config=marin.config,
+    shell:
+        marin.leased(
+            """
+            tr -s '[:space:]' '\\n' < {params.config[text_file]:q} | sort | uniq -c |
+                awk '$1 >= {params.config[at_least]}' > {params.path:q}/counts.txt
+            """
+        )
