@@ -24,6 +24,10 @@ from marin_rules.views.table import duration, heading, table
 
 _TICK_SECONDS = 0.5
 _NOTHING_TO_DO = "Nothing to be done"
+_STOPPED_BY_FAILURE = "Exiting because a job execution failed"
+_ABOUT_FAILED_JOBS = ("RuleException", "WorkflowError:\nAt least one job")
+"""What Snakemake adds to a failure that has been told as a step's."""
+
 _UNINTERESTING = (
     "Assuming unrestricted shared filesystem usage",
     "Building DAG of jobs",
@@ -36,6 +40,7 @@ _UNINTERESTING = (
     "The order of jobs does not reflect",
     "Removing output files of failed job",
     "Config file ",
+    "Warning: the following output files of rule",
     "Reasons:",
     "Elapsed time",
     "Complete log(s)",
@@ -52,7 +57,7 @@ class LogHandler(LogHandlerBase):
         self._writing = threading.RLock()
         self._running: dict[int, tuple[FrozenStep, float]] = {}
         self._done = 0
-        self._failed = 0
+        self._failed: list[FrozenStep] = []
         self._total = 0
         self._began = time.monotonic()
         self._told_table = False
@@ -94,6 +99,8 @@ class LogHandler(LogHandlerBase):
         session = sessions.current() if sessions.exists() else None
         event = getattr(record, "event", None)
         message = str(record.msg or "")
+        if event is None and message.startswith(_UNINTERESTING):
+            return
         if session is None or self.common_settings.verbose:
             self._write(self.format(record))
         elif event is LogEvent.WORKFLOW_STARTED:
@@ -116,9 +123,11 @@ class LogHandler(LogHandlerBase):
             self._progressed(session, record)
         elif event is LogEvent.SHELLCMD and record.__dict__.get("cmd") is None:
             return
-        elif event in (LogEvent.JOB_STARTED, LogEvent.RESOURCES_INFO, LogEvent.RULEGRAPH):
+        elif message.startswith(_STOPPED_BY_FAILURE):
+            self._tell_failures(session)
+        elif message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message):
             return
-        elif event is None and record.levelname == "INFO" and message.startswith(_UNINTERESTING):
+        elif event in (LogEvent.JOB_STARTED, LogEvent.RESOURCES_INFO, LogEvent.RULEGRAPH):
             return
         else:
             self._write(self.format(record))
@@ -159,14 +168,12 @@ class LogHandler(LogHandlerBase):
         self._write(f"{_clock()} done   {step.name} ({duration(time.monotonic() - began)})  {self._done}/{self._total}")
 
     def _errored(self, session: Session, record: LogRecord) -> None:
-        step = _step(session, record.__dict__)
+        step, began = self._running.pop(record.__dict__["jobid"], (None, 0.0))
         if step is None:
             self._write(self.format(record))
             return
-        _, began = self._running.pop(record.__dict__["jobid"], (step, time.monotonic()))
-        self._failed += 1
+        self._failed.append(step)
         self._write(f"{_clock()} FAILED {step.name} after {duration(time.monotonic() - began)}")
-        self._write(f"         log: {log_path(step.output_path)}")
         if self.common_settings.printshellcmds:
             self._write(f"         command: {record.__dict__.get('shellcmd')}")
 
@@ -184,15 +191,24 @@ class LogHandler(LogHandlerBase):
         if len(roots) > 20:
             self._write(f"  ... and {len(roots) - 20} more under {session.plan.run.prefix}")
 
+    def _tell_failures(self, session: Session) -> None:
+        """What failed, where to look, and what to do."""
+        self._stop_ticking()
+        left = max(0, self._total - self._done - len(self._failed))
+        self._write(f"\n{self._done} done, {len(self._failed)} failed, {left} not run")
+        for step in self._failed:
+            self._write(f"  {step.name}  log: {log_path(step.output_path)}")
+        self._write("Run the same command again to try once more: what is done is kept.")
+
     # -- the live line ---------------------------------------------------------------------------------------
 
     def _tick(self, stopped: threading.Event) -> None:
         while not stopped.wait(_TICK_SECONDS):
             with self._writing:
-                waiting = max(0, self._total - self._done - self._failed - len(self._running))
+                waiting = max(0, self._total - self._done - len(self._failed) - len(self._running))
                 names = ", ".join(step.name for step, _ in list(self._running.values())[:3])
                 line = f"{self._done} done, {len(self._running)} running, {waiting} waiting"
-                line += f", {self._failed} failed" if self._failed else ""
+                line += f", {len(self._failed)} failed" if self._failed else ""
                 line += f"  {duration(time.monotonic() - self._began)}  {names}"
                 columns = os.get_terminal_size(self._stream.fileno()).columns
                 self._stream.write(CLEAR_LINE.decode() + line[: columns - 1])

@@ -14,6 +14,10 @@ from marin_rules.engine.locations import config_schema
 from marin_rules.errors import SettingsError
 
 
+_BOOLEANS: dict[str, bool | str] = {"true": True, "false": False}
+"""`--config key=false` reaches the Snakefile as a text."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What can be set in `config/config.yaml` or with `--config key=value`."""
@@ -37,7 +41,8 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     """Check the configuration against its schema; the error names the key and what to write instead."""
     from jsonschema import Draft202012Validator
 
-    given = {key: value for key, value in config.items() if value is not None}
+    given = {key: _BOOLEANS.get(value, value) if isinstance(value, str) else value for key, value in config.items()}
+    given = {key: value for key, value in given.items() if value is not None}
     known = list(_schema()["properties"])
     for key in given:
         if key not in known:

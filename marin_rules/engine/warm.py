@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ _PROCESS_ID = "pid"
 _PREPARED_REPLIES = 32
 """Pipes made in advance; a job that finds no free one makes its own."""
 
+_READY_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
 """How often the worker looks whether the job that waits for a step is still there."""
 
@@ -37,8 +39,7 @@ _LOOK_SECONDS = 0.5
 class WarmWorker:
     """The driver's handle of its warm worker."""
 
-    def __init__(self, folder: str, process: subprocess.Popen[bytes]) -> None:
-        self._folder = folder
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     @classmethod
@@ -51,14 +52,19 @@ class WarmWorker:
             [sys.executable, "-m", __name__, folder, plan_path], stdin=subprocess.PIPE, start_new_session=True
         )
         os.environ[WARM_VARIABLE] = folder
-        return cls(folder, process)
+        # The first jobs would else each start a Python of their own, which takes longer than this.
+        give_up = time.monotonic() + _READY_SECONDS
+        while not os.path.exists(os.path.join(folder, _PROCESS_ID)):
+            if process.poll() is not None or time.monotonic() > give_up:
+                break
+            time.sleep(0.01)
+        return cls(process)
 
     def stop(self) -> None:
         os.environ.pop(WARM_VARIABLE, None)
         assert self._process.stdin is not None
-        self._process.stdin.close()  # The end of the driver's input: it ends once its steps have.
+        self._process.stdin.close()  # The end of its input: it ends once its steps have, and removes its folder.
         self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,7 @@ def serve(folder: str, plan_path: str) -> None:
                     os.read(wakeup, 4096)
             _collect(jobs)
             _stop_abandoned(jobs)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(line: bytes, folder: str, plan: FrozenPlan, jobs: dict[int, _Job], inherited: Sequence[int]) -> None:

@@ -179,9 +179,17 @@ def explained_errors(action: str, path: str) -> Iterator[None]:
             error.filename = error.filename or path
             raise
         reason, advice = cause
-        directory = os.path.dirname(path) or "."
-        message = f"cannot {action} {path}: {reason}. {advice.format(directory=directory)}"
+        advice = advice.format(directory=_nearest_directory(path))
+        message = f"cannot {action} {path}: {reason}. {advice}"
         raise StorageError(error.errno, message, path) from error
+
+
+def _nearest_directory(path: str) -> str:
+    """The lowest directory above `path` that exists: what a person can look at."""
+    directory = os.path.dirname(path) or "."
+    while not os.path.exists(directory):
+        directory = os.path.dirname(directory) or "."
+    return directory
 
 
 def _read_local(path: str) -> bytes | None:

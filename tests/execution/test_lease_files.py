@@ -247,6 +247,38 @@ def test_a_file_system_that_cannot_keep_leases_is_named(
         store.delete(b"one")
 
 
+def test_a_link_that_nfs_made_and_then_found_is_our_own(
+    output_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_link = os.link
+
+    def link_twice(source: str, destination: str) -> None:
+        real_link(source, destination)
+        real_link(source, destination)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    store = LocalLeaseStore(lease_path(output_path))
+    assert store.create(b"one") is not None
+    assert store.create(b"two") is None
+
+
+def test_a_file_that_nfs_calls_stale_is_looked_up_again(
+    output_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, real_flock, stale = LocalLeaseStore(lease_path(output_path)), fcntl.flock, [True, True]
+    assert store.create(b"one") is not None
+
+    def stale_flock(descriptor: int, operation: int) -> None:
+        if stale:
+            stale.pop()
+            raise OSError(errno.ESTALE, "Stale file handle")
+        real_flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", stale_flock)
+    assert store.delete(b"one")
+    assert store.read() is None
+
+
 def test_a_full_disk_is_no_lost_lease(output_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalLeaseStore(lease_path(output_path))
     lease = held(output_path)
@@ -306,9 +338,10 @@ def test_one_thread_refreshes_while_another_commits(output_path: str) -> None:
 
 
 def join_all(processes: list[BaseProcess]) -> None:
+    last_moment = time.monotonic() + DEADLINE
     try:
         for process in processes:
-            process.join(DEADLINE)
+            process.join(max(0.0, last_moment - time.monotonic()))
         assert [process.exitcode for process in processes] == [0] * len(processes)
     finally:
         for process in processes:

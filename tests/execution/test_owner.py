@@ -1,8 +1,11 @@
 """Who is dead: certain for a process of this machine, and never guessed."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -58,6 +61,8 @@ class Holder:
 
 
 def hold_forever(output_path: str, connection: Connection) -> None:
+    # A name that looks like the end of the name and a state in /proc/<pid>/stat.
+    Path("/proc/self/comm").write_text("a) Z (b")
     lease = Lease(LocalLeaseStore(lease_path(output_path)), Owner.current(), SystemClock())
     assert lease.try_acquire() is None
     connection.send(lease.record)
@@ -103,6 +108,39 @@ def test_the_lease_of_a_dead_process_is_taken_over_at_once(
     assert record == lease.record
     assert record is not None
     assert record.epoch == 2
+
+
+def hold_in_another_thread(output_path: str, connection: Connection) -> None:
+    threading.Thread(target=hold_until_told, args=(output_path, connection)).start()
+    ctypes.CDLL(None).pthread_exit(None)
+
+
+def hold_until_told(output_path: str, connection: Connection) -> None:
+    lease = Lease(LocalLeaseStore(lease_path(output_path)), Owner.current(), SystemClock())
+    assert lease.try_acquire() is None
+    connection.send(lease.record)
+    connection.recv()
+
+
+def test_a_process_is_not_dead_before_its_last_thread(output_path: str) -> None:
+    """When the first thread ends, the process looks like a zombie in /proc."""
+    ours, theirs = fork.Pipe()
+    process = fork.Process(target=hold_in_another_thread, args=(output_path, theirs))
+    process.start()
+    try:
+        assert ours.poll(DEADLINE)
+        owner = ours.recv().owner
+        last_moment = time.monotonic() + DEADLINE
+        while " Z " not in Path(f"/proc/{owner.pid}/stat").read_text() and time.monotonic() < last_moment:
+            os.sched_yield()
+        assert " Z " in Path(f"/proc/{owner.pid}/stat").read_text()
+        assert not owner.is_dead_here()
+        os.kill(owner.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+        assert owner.is_dead_here()
+    finally:
+        process.kill()
+        process.join(DEADLINE)
 
 
 def test_a_number_that_was_given_to_another_process_is_not_its_owner() -> None:
@@ -156,6 +194,7 @@ def test_a_process_that_proc_hides_is_not_called_dead(
     other_process.kill_and_reap()
     assert owner.is_dead_here()
     # A /proc of another process namespace: its numbers are not ours.
+    (tmp_path / str(os.getpid())).rename(tmp_path / "1")
     (tmp_path / "self").unlink()
     (tmp_path / "self").symlink_to("1")
     assert not owner.is_dead_here()

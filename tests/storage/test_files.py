@@ -149,11 +149,20 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     assert os.listdir(tmp_path) == ["status"]
     assert read_bytes(path) == b"old"
     message = str(caught.value)
-    assert path in message
+    assert message.startswith(f"cannot write {path}: ")
     assert cause in message
     assert "\n" not in message
     assert caught.value.errno == code
     assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_the_advice_names_a_directory_that_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(*_: object, **__: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "makedirs", deny)
+    with pytest.raises(StorageError, match=f"ls -ld '{tmp_path}'"):
+        write_atomic(str(tmp_path / "deep" / "er" / "status"), b"x")
 
 
 def test_a_disk_that_fills_up_in_the_middle_of_a_file(

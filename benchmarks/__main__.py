@@ -1,0 +1,81 @@
+"""`python -m benchmarks`: run the benchmarks and show their figures against the bars."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import ROOT
+from benchmarks.dry_run_cold import dry_run_cold
+from benchmarks.dry_run_finished import dry_run_finished
+from benchmarks.import_time import import_time
+from benchmarks.measure import BenchmarkError
+from benchmarks.plan import plan
+from benchmarks.run_noop import run_noop
+from benchmarks.table import Row, render, write
+from benchmarks.wide import wide
+
+_README = ROOT / "benchmarks" / "README.md"
+
+BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
+    "import": import_time,
+    "plan": plan,
+    "wide": wide,
+    "dry_run_finished": dry_run_finished,
+    "dry_run_cold": dry_run_cold,
+    "run_noop": run_noop,
+}
+"""Each takes a folder of its own and a number by which to divide its sizes."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks", description="Measure the project against its bars.")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: does it work?")
+    parser.add_argument("--only", choices=BENCHMARKS, help="run one benchmark")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    options = parser.parse_args()
+    if options.write and (options.quick or options.only):
+        parser.error("--write wants a full run: leave out --quick and --only")
+
+    stamp = _stamp()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="marin-rules-benchmarks-") as folder:
+        for name in [options.only] if options.only else BENCHMARKS:
+            print(f"{time.strftime('%H:%M:%S')} {name} ...", file=sys.stderr, flush=True)
+            own = Path(folder) / name
+            own.mkdir()
+            try:
+                rows += BENCHMARKS[name](own, 10 if options.quick else 1)
+            except BenchmarkError as error:
+                sys.exit(f"benchmark {name} could not be measured: {error}")
+    print(f"{stamp}\n\n{render(rows)}")
+    if options.write:
+        write(_README, stamp, rows)
+    return 1 if any(row.is_over for row in rows) else 0
+
+
+def _stamp() -> str:
+    """What was measured, when and on what."""
+    # Without optional locks git only looks; the table itself is no change of what is measured.
+    changes = _git("--no-optional-locks", "status", "--porcelain", "--", ".", f":!{_README.relative_to(ROOT)}")
+    commit = _git("rev-parse", "--short", "HEAD") + ("-dirty" if changes else "")
+    return (
+        f"Commit {commit}, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs (load {os.getloadavg()[0]:.1f} at the"
+        f" start), Python {platform.python_version()}, Snakemake {version('snakemake')}."
+    )
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

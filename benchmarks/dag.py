@@ -1,0 +1,74 @@
+"""The graphs that are measured, and the folder in which an experiment and plain Snakemake both find one.
+
+A graph is a list: for each step the numbers of the earlier steps it depends on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import TypeAlias
+
+import yaml
+
+from benchmarks import ROOT
+
+Dag: TypeAlias = list[list[int]]
+
+_PROFILE = ROOT / "profiles" / "default"
+
+
+def random_dag(size: int, seed: int = 0) -> Dag:
+    """Each step but the first depends on one to three earlier ones, any of them."""
+    rng = random.Random(seed)
+    return [rng.sample(range(step), min(step, rng.randint(1, 3))) for step in range(size)]
+
+
+def layers(count: int, width: int) -> Dag:
+    """Full layers: each step depends on all steps of the layer below."""
+    below = [list(range(width * (layer - 1), width * layer)) if layer else [] for layer in range(count)]
+    return [below[step // width] for step in range(count * width)]
+
+
+def chain(size: int) -> Dag:
+    return [[step - 1] if step else [] for step in range(size)]
+
+
+class Workspace:
+    """A folder with one graph, and the commands that take it through each side of a comparison."""
+
+    def __init__(self, folder: Path, dag: Dag) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT / "benchmarks" / "workflows", folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "dag.json").write_text(json.dumps(dag))
+        # The peers run with our options, so that none of these is what is measured. Our console is not theirs.
+        options = yaml.safe_load((_PROFILE / "config.yaml").read_text())
+        del options["logger"]
+        self._peer_profile = folder / "peer"
+        self._peer_profile.mkdir()
+        (self._peer_profile / "config.yaml").write_text(yaml.safe_dump(options))
+
+    @property
+    def prefix(self) -> Path:
+        return self.folder / "marin"
+
+    def ours(self, *options: str) -> list[str]:
+        """`snakemake` with the project's Snakefile and this experiment."""
+        config = ["--config", "experiment=experiment.py", f"prefix={self.prefix}"]
+        return _snakemake(ROOT / "Snakefile", _PROFILE, *options, *config)
+
+    def plain(self, *options: str) -> list[str]:
+        """`snakemake` with the same graph and no code of ours."""
+        return _snakemake(self.folder / "plain.smk", self._peer_profile, *options)
+
+    def bare(self, *options: str) -> list[str]:
+        """`snakemake` with nothing to do."""
+        return _snakemake(self.folder / "bare.smk", self._peer_profile, *options)
+
+
+def _snakemake(snakefile: Path, profile: Path, *options: str) -> list[str]:
+    workflow = ["--snakefile", str(snakefile), "--workflow-profile", str(profile)]
+    return [sys.executable, "-m", "snakemake", *workflow, *options]

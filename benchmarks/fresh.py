@@ -1,0 +1,62 @@
+"""What has to happen in a fresh Python: `python -m benchmarks.fresh WHAT FOLDER` prints its result as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+from marin_rules.engine.settings import Settings
+from marin_rules.engine.workflow import plan_experiment
+from marin_rules.execution.frozen import freeze
+from marin_rules.execution.handover import load_experiment
+from marin_rules.execution.info import step_info, timestamp, write_info
+from marin_rules.execution.owner import Owner
+from marin_rules.execution.run import new_run
+from marin_rules.execution.status import Status, status_path
+from marin_rules.execution.step_lease import open_lease
+from marin_rules.plan import make_plan
+
+
+def plan(folder: Path) -> dict[str, float]:
+    """CPU seconds to plan the experiment of a workspace, and to write the plan as bytes."""
+    experiment, prefix = str(folder / "experiment.py"), str(folder / "marin")
+    steps = load_experiment(experiment).steps
+    run = new_run(prefix=prefix, caller_path=experiment)
+    began = time.process_time()
+    made = make_plan(steps, prefix=prefix)
+    planned = time.process_time()
+    freeze(made, run).write(str(folder / "plan"))
+    return {"plan": planned - began, "freeze": time.process_time() - planned}
+
+
+def memory(folder: Path) -> dict[str, float]:
+    """The most that Python had allocated while it planned, in megabytes, by tracemalloc."""
+    steps = load_experiment(str(folder / "experiment.py")).steps
+    tracemalloc.start()
+    made = make_plan(steps, prefix=str(folder / "marin"))
+    _, peak = tracemalloc.get_traced_memory()
+    return {"steps": len(made.steps), "peak": peak / 1e6}
+
+
+def finish(folder: Path) -> dict[str, float]:
+    """Leave every step of a workspace as its worker leaves a step that succeeded."""
+    made = plan_experiment(Settings(experiment=str(folder / "experiment.py"), prefix=str(folder / "marin")))
+    owner = Owner.current()
+    for step in made.steps:
+        lease = open_lease(step.output_path, owner)
+        if (holder := lease.try_acquire()) is not None:
+            raise RuntimeError(f"{step.output_path} is held by {holder}")
+        now = timestamp(time.time())
+        run = {"id": made.run.id, "worker_id": owner.worker_id, "attempt": 1, "started": now, "finished": now}
+        write_info(step.output_path, step_info(made, step) | {"run": run})
+        lease.commit(status_path(step.output_path), Status.SUCCESS.encode())
+        lease.release()
+    return {"steps": len(made.steps)}
+
+
+if __name__ == "__main__":
+    what, folder = sys.argv[1:]
+    print(json.dumps({"plan": plan, "memory": memory, "finish": finish}[what](Path(folder))))
