@@ -10,14 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from urllib.parse import urlparse
 
 from marin_rules.placeholders import InputName, MirroredValue, OutputName, VersionedValue
 from marin_rules.steps import ExecutorStep
-
-ConfigT = TypeVar("ConfigT")
 
 MIRROR_SCHEME = "mirror://"
 
@@ -54,6 +51,12 @@ class Dependencies:
 
     version: dict[str, Any]
     """Dotted path -> versioned value, or `DEP[i]` with i counted over both lists together."""
+
+    references: list[tuple[str, InputName]]
+    """Dotted path and reference, for all paths that are named: below a step, or hard-coded."""
+
+    versioned: list[tuple[str, Any]]
+    """Dotted path and value, for all versioned values that are more than a scalar."""
 
 
 def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
@@ -93,27 +96,38 @@ def _children(prefix: str, value: Any) -> list[tuple[str, Any]]:
     return []
 
 
-@cache
+_field_names: dict[type, tuple[str, ...] | None] = {}
+
+
 def field_names(cls: type) -> tuple[str, ...] | None:
     """The field names of a dataclass, None for any other class."""
-    return tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
+    try:
+        return _field_names[cls]
+    except KeyError:
+        names = _field_names[cls] = tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
+        return names
 
 
 def collect_dependencies_and_version(obj: Any) -> Dependencies:
     """Gather the steps that a config refers to and the values that are part of its version."""
-    found = Dependencies([], [], {})
+    found = Dependencies([], [], {}, [], [])
     for event in walk_config(obj):
+        field = event.prefix
         if isinstance(event, VersionedEvent):
-            found.version[event.prefix] = event.value
+            found.version[field] = event.value
+            if not isinstance(event.value, _SCALARS):
+                found.versioned.append((field, event.value))
             continue
         reference = event.input_name
+        if reference.name is not None:
+            found.references.append((field, reference))
         if reference.step is None:
-            found.version[event.prefix] = reference.name
+            found.version[field] = reference.name
             continue
         index = len(found.dependencies) + len(found.pseudo_dependencies)
         steps = found.dependencies if reference.block_on_step else found.pseudo_dependencies
         steps.append(reference.step)
-        found.version[event.prefix] = f"DEP[{index}]/{reference.name}" if reference.name else f"DEP[{index}]"
+        found.version[field] = f"DEP[{index}]/{reference.name}" if reference.name else f"DEP[{index}]"
     return found
 
 
@@ -126,58 +140,61 @@ def upstream_steps(obj: Any) -> list[ExecutorStep[Any]]:
     return list(steps)
 
 
-def mirror_budget_gb(config: Any) -> float | None:
-    """The largest budget among the mirrored values of a config, None when it has none."""
-    budgets: list[float] = []
+class _Resolver:
+    """Puts paths and values in the place of placeholders, and notes the largest mirror budget on the way."""
 
-    def note(value: Any) -> Any:
-        if isinstance(value, MirroredValue):
-            budgets.append(value.budget_gb)
-        return value
+    def __init__(
+        self, output_path: str | None, output_paths: Mapping[ExecutorStep[Any], str], prefix: str, thorough: bool
+    ) -> None:
+        self.output_path = output_path
+        self.output_paths = output_paths
+        self.prefix = prefix
+        self.thorough = thorough
+        self.mirror_budget_gb: float | None = None
 
-    _rebuild(config, note, into_sets=True)
-    return max(budgets, default=None)
-
-
-def instantiate_config(
-    config: ConfigT,
-    output_path: str | None,
-    output_paths: Mapping[ExecutorStep[Any], str],
-    prefix: str,
-    *,
-    thorough: bool = False,
-) -> ConfigT:
-    """Put real paths and values in place of the placeholders of `config`.
-
-    As in Marin, placeholders in sets and inside versioned values are left as they are, unless `thorough`:
-    a run resolves those too.
-    """
-
-    def resolve(value: Any) -> Any:
+    def __call__(self, value: Any) -> Any:
         if isinstance(value, ExecutorStep):
-            return output_paths[value]
+            return self.output_paths[value]
         if isinstance(value, InputName):
             if value.step is None:
-                return below_prefix(prefix, cast(str, value.name))
-            return join(output_paths[value.step], value.name)
+                return below_prefix(self.prefix, cast(str, value.name))
+            return join(self.output_paths[value.step], value.name)
         if isinstance(value, OutputName):
-            if output_path is None:
+            if self.output_path is None:
                 raise ValueError(
                     f"this_output_path({value.name!r}) cannot be resolved: the config has no output_path, "
                     "pass output_path=..."
                 )
-            return join(output_path, value.name)
+            if self.thorough and value.name and climbs(value.name):
+                raise ValueError(f"this_output_path({value.name!r}) is not below the step's output path")
+            return join(self.output_path, value.name)
         if isinstance(value, VersionedValue):
-            return _rebuild(value.value, resolve, into_sets=True) if thorough else value.value
-        if isinstance(value, MirroredValue):
-            path = _rebuild(value.value, resolve, into_sets=thorough)
-            return MIRROR_SCHEME + path if isinstance(path, str) and not path.startswith(MIRROR_SCHEME) else path
-        return value
-
-    return cast(ConfigT, _rebuild(config, resolve, into_sets=thorough))
+            return _rebuild(value.value, self, into_sets=True) if self.thorough else value.value
+        assert isinstance(value, MirroredValue)
+        self.mirror_budget_gb = max(value.budget_gb, self.mirror_budget_gb or 0)
+        path = _rebuild(value.value, self, into_sets=self.thorough)
+        return MIRROR_SCHEME + path if isinstance(path, str) and not path.startswith(MIRROR_SCHEME) else path
 
 
-def resolve_local_placeholders(config: ConfigT, output_path: str) -> ConfigT:
+def instantiate_config[ConfigT](
+    config: ConfigT, output_path: str | None, output_paths: Mapping[ExecutorStep[Any], str], prefix: str
+) -> ConfigT:
+    """Put real paths and values in place of the placeholders of `config`.
+
+    As in Marin, placeholders in sets and inside versioned values are left as they are.
+    """
+    return cast(ConfigT, _rebuild(config, _Resolver(output_path, output_paths, prefix, thorough=False)))
+
+
+def resolve_config[ConfigT](
+    config: ConfigT, output_path: str | None, output_paths: Mapping[ExecutorStep[Any], str], prefix: str
+) -> tuple[ConfigT, float | None]:
+    """`instantiate_config` for a run: every placeholder is resolved. Also returns the largest mirror budget."""
+    resolver = _Resolver(output_path, output_paths, prefix, thorough=True)
+    return cast(ConfigT, _rebuild(config, resolver, into_sets=True)), resolver.mirror_budget_gb
+
+
+def resolve_local_placeholders[ConfigT](config: ConfigT, output_path: str) -> ConfigT:
     """Resolve what needs no other step: own output paths and versioned values. The rest stays."""
 
     def resolve(value: Any) -> Any:
@@ -228,8 +245,14 @@ def _rebuild(value: Any, resolve: Callable[[Any], Any], *, into_sets: bool = Fal
         return value if all(new_dict[key] is item for key, item in value.items()) else new_dict
     if isinstance(value, _SEQUENCES) or (into_sets and isinstance(value, _SETS)):
         items = [_rebuild(item, resolve, into_sets=into_sets) for item in value]
-        if all(new is old for new, old in zip(items, value, strict=True)):
+        changed_items = sum(new is not old for new, old in zip(items, value, strict=True))
+        if not changed_items:
             return value
+        if changed_items > 1 and isinstance(value, _SETS):
+            raise ValueError(
+                "a set has no stable order, so the references or versioned values in it would give another path in"
+                " every run. Use a list."
+            )
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*items)
         return next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))(items)
@@ -244,3 +267,8 @@ def join(path: str, name: str | None) -> str:
 def below_prefix(prefix: str, path: str) -> str:
     """A relative path joined to the prefix; an absolute path or a URL as it is."""
     return path if urlparse(path).scheme or path.startswith("/") else os.path.join(prefix, path)
+
+
+def climbs(path: str) -> bool:
+    """Whether a path could lead out of the folder it is joined to."""
+    return path.startswith("/") or ".." in path.split("/")

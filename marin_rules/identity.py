@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any
 
 from marin_rules.configs import Dependencies, below_prefix, collect_dependencies_and_version
 from marin_rules.errors import PlanError
@@ -28,18 +28,15 @@ from marin_rules.steps import ExecutorStep
 
 logger = logging.getLogger(__name__)
 
-Step: TypeAlias = ExecutorStep[Any]
-Text: TypeAlias = "bytes | tuple[Text, ...]"
+type Step = ExecutorStep[Any]
+type Text = bytes | tuple[Text, ...]
 
 HASH_DIGITS = 6
 MAX_INLINE_DEPTH = 4
 """A dependency deeper than this enters its dependents' versions as `<name>-<hash>`."""
 
 _JOIN_BELOW_BYTES = 4 << 20
-"""Texts up to this size are kept as one string: fewer, longer calls of md5."""
-
-_SHARE_HASH_ABOVE_BYTES = 1 << 20
-"""Heads of versions above this size are hashed once for all steps that begin with them."""
+"""Texts up to this size are kept as one string. Larger ones often begin alike, and the beginning is hashed once."""
 
 MAX_VERSION_BYTES = 4 << 30
 """Chains of non-blocking references double the version at each level; Marin would run out of memory."""
@@ -68,6 +65,9 @@ class Identity:
     version: dict[str, Any]
     """The version as a structure, sharing the versions of the dependencies."""
 
+    mention: Text
+    """How the step stands in the versions of its dependents: its own version, or the JSON of `<name>-<hash>`."""
+
     @property
     def name_and_hash(self) -> str:
         return f"{self.name}-{self.hash}"
@@ -83,14 +83,16 @@ class Identity:
 
 
 def identify(
-    name: str, collected: Dependencies, identities: Mapping[Step, Identity], heads: dict[Any, Any] | None = None
+    name: str,
+    collected: Dependencies,
+    identities: Mapping[Step, Identity],
+    heads: dict[Any, Any],
 ) -> Identity:
     """The identity of a step whose dependencies have theirs. `heads` keeps hashes that steps can share."""
     blocking = [identities[step] for step in collected.dependencies]
     pseudo = [identities[step] for step in collected.pseudo_dependencies]
     config = to_json(collected.version).encode()
-    parts: list[Text] = [b'{"config": ', config, b', "dependencies": [', *_separated(blocking), b'], "name": ']
-    head_size = sum(map(_size, parts))
+    head: list[Text] = [b'{"config": ', config, b', "dependencies": [', *_separated(blocking), b'], "name": ']
     tail: list[Text] = [json.dumps(name).encode()]
     version: dict[str, Any] = {
         "name": name,
@@ -101,7 +103,34 @@ def identify(
         tail += [b', "pseudo_dependencies": [', *_separated(pseudo), b"]"]
         version["pseudo_dependencies"] = [_inlined(dependency) for dependency in pseudo]
     tail.append(b"}")
-    size = head_size + sum(map(_size, tail))
+
+    text: Text
+    size = sum(map(_size, head)) + sum(map(_size, tail))
+    if size <= _JOIN_BELOW_BYTES:
+        text = b"".join(_pieces((*head, *tail)))
+        digest = hashlib.md5(text, usedforsecurity=False).hexdigest()
+    else:
+        text = (*head, *tail)
+        _check_size(name, size)
+        key = (config, tuple(id(dependency) for dependency in blocking))
+        if key not in heads:
+            heads[key] = _hashed(hashlib.md5(usedforsecurity=False), head)
+        digest = _hashed(heads[key].copy(), tail).hexdigest()
+    depth = 1 + max([dependency.depth for dependency in blocking], default=-1)
+    name_and_hash = f"{name}-{digest[:HASH_DIGITS]}"
+    return Identity(
+        name=name,
+        hash=digest[:HASH_DIGITS],
+        digest=digest,
+        depth=depth,
+        size=size,
+        text=text,
+        version=version,
+        mention=text if depth <= MAX_INLINE_DEPTH else json.dumps(name_and_hash).encode(),
+    )
+
+
+def _check_size(name: str, size: int) -> None:
     if size > MAX_VERSION_BYTES:
         raise PlanError(
             f"step {name!r}: its version would be {size / 2**30:.0f} GiB of text, because non-blocking references"
@@ -109,48 +138,29 @@ def identify(
             " path (InputName.hardcoded)."
         )
 
-    key = (config, tuple(id(dependency) for dependency in blocking)) if head_size > _SHARE_HASH_ABOVE_BYTES else None
-    if key is None or heads is None:
-        digest = _hashed(hashlib.md5(usedforsecurity=False), parts)
-    else:
-        if key not in heads:
-            heads[key] = _hashed(hashlib.md5(usedforsecurity=False), parts)
-        digest = heads[key].copy()
-    hexdigest = _hashed(digest, tail).hexdigest()
-    text: Text = (*parts, *tail)
-    return Identity(
-        name=name,
-        hash=hexdigest[:HASH_DIGITS],
-        digest=hexdigest,
-        depth=1 + max((dependency.depth for dependency in blocking), default=-1),
-        size=size,
-        text=b"".join(_pieces(text)) if size <= _JOIN_BELOW_BYTES else text,
-        version=version,
-    )
-
 
 def _inlined(dependency: Identity) -> dict[str, Any] | str:
     return dependency.version if dependency.depth <= MAX_INLINE_DEPTH else dependency.name_and_hash
 
 
-def _separated(dependencies: list[Identity]) -> Iterator[Text]:
-    for i, dependency in enumerate(dependencies):
-        if i:
-            yield b", "
-        if dependency.depth <= MAX_INLINE_DEPTH:
-            yield dependency.text
-        else:
-            yield json.dumps(dependency.name_and_hash).encode()
+def _separated(dependencies: list[Identity]) -> list[Text]:
+    parts: list[Text] = []
+    for dependency in dependencies:
+        parts += (b", ", dependency.mention)
+    return parts[1:]
 
 
-def _pieces(text: Text) -> Iterator[bytes]:
+def _pieces(text: Text) -> list[bytes]:
+    """The strings that a text is made of."""
+    pieces: list[bytes] = []
     pending: list[Text] = [text]
     while pending:
         part = pending.pop()
         if isinstance(part, bytes):
-            yield part
+            pieces.append(part)
         else:
             pending.extend(reversed(part))
+    return pieces
 
 
 def _size(text: Text) -> int:
@@ -159,17 +169,14 @@ def _size(text: Text) -> int:
 
 def _hashed(state: Any, parts: list[Text]) -> Any:
     for part in parts:
-        if isinstance(part, bytes):
-            state.update(part)
-        else:
-            for piece in _pieces(part):
-                state.update(piece)
+        for piece in _pieces(part):
+            state.update(piece)
     return state
 
 
-def to_json(value: Any, **options: Any) -> str:
-    """JSON as Marin's encoder writes it, with sorted keys unless told otherwise."""
-    return json.dumps(value, default=_encode, **({"sort_keys": True} | options))
+def to_json(value: Any) -> str:
+    """JSON as Marin writes it: sorted keys, default separators."""
+    return _ENCODER.encode(value)
 
 
 def _encode(value: Any) -> Any:
@@ -182,6 +189,9 @@ def _encode(value: Any) -> Any:
     if not isinstance(value, os.PathLike):
         logger.debug("no JSON form for %s, its text is used: %s", type(value).__name__, value)
     return str(value)
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, default=_encode)
 
 
 class IdentityGraph:

@@ -15,16 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlparse
 
-from marin_rules.configs import (
-    field_names,
-    instantiate_config,
-    mirror_budget_gb,
-    walk_config,
-)
+from marin_rules.configs import Dependencies, climbs, field_names, resolve_config
 from marin_rules.errors import PlanError
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.identity import Identity, IdentityGraph, Step
-from marin_rules.placeholders import InputName, MirroredValue, OutputName, VersionedValue
+from marin_rules.placeholders import InputName
 from marin_rules.remote import RemoteCallable
 from marin_rules.steps import ExecutorStep, get_executor_step
 
@@ -103,10 +98,7 @@ def make_plan(
     position = {step: index for index, step in enumerate(unique)}
     paths = {step: graph.identities[step].output_path(prefix, canonical[step].override_output_path) for step in ordered}
     mentions, pseudo_mentions = (
-        [
-            tuple(position[canonical[mentioned]] for mentioned in getattr(graph.collected[step], kind))
-            for step in unique
-        ]
+        [tuple(position[canonical[mentioned]] for mentioned in getattr(graph.collected[step], kind)) for step in unique]
         for kind in ("dependencies", "pseudo_dependencies")
     )
     dependencies = [tuple(dict.fromkeys(mentioned)) for mentioned in mentions]
@@ -120,19 +112,20 @@ def make_plan(
     planned = []
     for index, step in enumerate(unique):
         _check_step(step)
-        identity = graph.identities[step]
+        _check_references(step, graph.collected[step])
+        config, mirror_budget_gb = _resolved(step, paths, prefix)
         planned.append(
             PlannedStep(
                 index=index,
                 step=step,
-                identity=identity,
+                identity=graph.identities[step],
                 output_path=paths[step],
-                config=_resolved(step, paths, prefix),
+                config=config,
                 dependencies=dependencies[index],
                 mentions=mentions[index],
                 pseudo_mentions=pseudo_mentions[index],
                 needed=index in needed,
-                mirror_budget_gb=mirror_budget_gb(step.config),
+                mirror_budget_gb=mirror_budget_gb,
             )
         )
     _check_collisions(planned)
@@ -210,45 +203,38 @@ def _check_step(step: Step) -> None:
             f"{where}: the name starts with a slash, so the step would write outside the prefix. Remove it, or use"
             " override_output_path for a path of your own."
         )
-    if _climbs(step.name):
+    if climbs(step.name):
         raise PlanError(f"{where}: the name climbs with '..' and could leave the prefix. Use a plain name.")
     if step.override_output_path is not None and _is_relative(step.override_output_path):
         if not step.override_output_path.strip("/ "):
             raise PlanError(f"{where}: override_output_path is empty")
-        if _climbs(step.override_output_path):
+        if climbs(step.override_output_path):
             raise PlanError(f"{where}: override_output_path {step.override_output_path!r} climbs out of the prefix")
     if step.fn is None:
         raise PlanError(f"{where} has no function to run")
     if not callable(step.fn):
         raise PlanError(f"{where}: fn is a {type(step.fn).__name__}, not a function")
     for pattern in step.report:
-        if not pattern or pattern.startswith("/") or _climbs(pattern):
+        if not pattern or climbs(pattern):
             raise PlanError(f"{where}: report={pattern!r} must name files below the step's output path")
-    _check_config(step)
 
 
-def _check_config(step: Step) -> None:
+def _check_references(step: Step, collected: Dependencies) -> None:
     """Refuse references that would resolve to something else than they say."""
-    pending: list[tuple[str, Any]] = [("config", step.config)]
-    while pending:
-        field, value = pending.pop()
-        if isinstance(value, str | int | float | ExecutorStep) or value is None:
-            continue
-        if isinstance(value, InputName | OutputName):
-            _check_reference(step, field, value)
-        elif isinstance(value, VersionedValue):
-            _check_versioned(step, field, value.value)
-        elif isinstance(value, MirroredValue):
-            pending.append((field, value.value))
-        elif isinstance(value, set | frozenset):
-            if sum(1 for _ in walk_config(value)) > 1:
-                raise PlanError(
-                    f"step {step.name!r}, {field}: a set has no stable order, so references or versioned values in it"
-                    " would give another path in every run. Use a list."
-                )
-            pending.extend((field, item) for item in value)
-        else:
-            pending.extend(_items(field, value))
+    for field, reference in collected.references:
+        name = reference.name or ""
+        if reference.step is None:
+            if not name:
+                raise PlanError(f"step {step.name!r}, {field}: a hard-coded path is empty")
+            if _is_relative(name) and climbs(name):
+                raise PlanError(f"step {step.name!r}, {field}: the hard-coded path {name!r} climbs out of the prefix")
+        elif climbs(name) or urlparse(name).scheme:
+            raise PlanError(
+                f"step {step.name!r}, {field}: {name!r} is not below the output path it is taken from. Use a path"
+                " without a leading slash and '..', or InputName.hardcoded(path) for one of your own."
+            )
+    for field, value in collected.versioned:
+        _check_versioned(step, field, value)
 
 
 def _items(field: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -260,21 +246,6 @@ def _items(field: str, value: Any) -> Iterable[tuple[str, Any]]:
     if isinstance(value, list | tuple):
         return ((f"{field}[{i}]", item) for i, item in enumerate(value))
     return ()
-
-
-def _check_reference(step: Step, field: str, reference: InputName | OutputName) -> None:
-    name = reference.name
-    if isinstance(reference, InputName) and reference.step is None:
-        if not name:
-            raise PlanError(f"step {step.name!r}, {field}: a hard-coded path is empty")
-        if _is_relative(name) and _climbs(name):
-            raise PlanError(f"step {step.name!r}, {field}: the hard-coded path {name!r} climbs out of the prefix")
-        return
-    if name and (name.startswith("/") or urlparse(name).scheme or _climbs(name)):
-        raise PlanError(
-            f"step {step.name!r}, {field}: {name!r} is not below the output path it is taken from. Use a path without"
-            " a leading slash and '..', or InputName.hardcoded(path) for one of your own."
-        )
 
 
 def _check_versioned(step: Step, field: str, value: Any) -> None:
@@ -301,9 +272,9 @@ def _check_versioned(step: Step, field: str, value: Any) -> None:
             )
 
 
-def _resolved(step: Step, paths: dict[Step, str], prefix: str) -> Any:
+def _resolved(step: Step, paths: dict[Step, str], prefix: str) -> tuple[Any, float | None]:
     try:
-        return instantiate_config(step.config, paths[step], paths, prefix, thorough=True)
+        return resolve_config(step.config, paths[step], paths, prefix)
     except Exception as error:
         raise PlanError(f"step {step.name!r}: its config cannot be resolved: {error}") from error
 
@@ -320,11 +291,5 @@ def _check_collisions(planned: Sequence[PlannedStep]) -> None:
             )
 
 
-def _climbs(path: str) -> bool:
-    return ".." in path.split("/")
-
-
 def _is_relative(path: str) -> bool:
     return not urlparse(path).scheme and not path.startswith("/")
-
-

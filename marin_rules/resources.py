@@ -170,11 +170,7 @@ _TPU_GENERATIONS: Mapping[str, _TpuGeneration] = {
 }
 
 TPU_TOPOLOGIES: Mapping[str, TpuTopology] = MappingProxyType(
-    {
-        topology.name: topology
-        for generation in _TPU_GENERATIONS.values()
-        for topology in generation.topologies()
-    }
+    {topology.name: topology for generation in _TPU_GENERATIONS.values() for topology in generation.topologies()}
 )
 """Every TPU slice that can be asked for, by accelerator type."""
 
@@ -273,9 +269,7 @@ class TpuConfig:
             raise ValueError(f"TPU topology {self.topology!r} is not a shape: write '2x4' or '4x4x8'")
         laid_out = math.prod(int(side) for side in self.topology.split("x"))
         if laid_out != chips:
-            raise ValueError(
-                f"TPU topology {self.topology!r} has {laid_out} chips, but a {self.variant} has {chips}"
-            )
+            raise ValueError(f"TPU topology {self.topology!r} has {laid_out} chips, but a {self.variant} has {chips}")
 
     def chips_per_replica(self) -> int:
         """Chips that one host of the slice sees."""
@@ -350,8 +344,7 @@ class ResourceConfig:
         _require_memory("disk", self.disk)
         if not isinstance(self.device, DeviceConfig):
             raise TypeError(
-                f"device {self.device!r} is not a device: "
-                "use CpuConfig(), GpuConfig('H100') or TpuConfig('v4-8')"
+                f"device {self.device!r} is not a device: use CpuConfig(), GpuConfig('H100') or TpuConfig('v4-8')"
             )
         for name in ("regions", "device_alternatives"):
             # Tuples make the config hashable; a frozen dataclass leaves no other way to put them in.
@@ -388,9 +381,7 @@ class ResourceConfig:
         return cls(device=GpuConfig(gpu_type, count), **options)
 
     @classmethod
-    def with_tpu(
-        cls, tpu_type: str | Sequence[str], *, slice_count: int = 1, **options: Unpack[TpuOptions]
-    ) -> Self:
+    def with_tpu(cls, tpu_type: str | Sequence[str], *, slice_count: int = 1, **options: Unpack[TpuOptions]) -> Self:
         """`slice_count` TPU slices, with one replica a host.
 
         Several types mean "any of these": the first is the device, the others its alternatives, and all must

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from marin_rules.placeholders import InputName
 from marin_rules.resources import ResourceConfig
 
-ConfigT = TypeVar("ConfigT")
-
 
 @dataclass(frozen=True, eq=False)
-class ExecutorStep(Generic[ConfigT]):
+class ExecutorStep[ConfigT]:
     """One node of an experiment. Two step objects are never equal; equal *versions* run once."""
 
     name: str

@@ -1,7 +1,7 @@
 """Two steps: make some numbers, then compute statistics of them.
 
-    snakemake --config experiment=experiments/tutorials/hello_world.py prefix=out
-    python experiments/tutorials/hello_world.py --prefix out
+snakemake --config experiment=experiments/tutorials/hello_world.py prefix=out
+python experiments/tutorials/hello_world.py --prefix out
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import fsspec
 
-from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, InputName, executor_main, output_path_of
+from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, output_path_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class GenerateDataConfig:
 class ComputeStatsConfig:
     """Which numbers to look at."""
 
-    input_path: str | InputName
+    input_path: str
     output_path: str = THIS_OUTPUT_PATH
 
 
@@ -39,7 +39,12 @@ def generate_data(config: GenerateDataConfig) -> None:
 def compute_stats(config: ComputeStatsConfig) -> dict[str, float]:
     with fsspec.open(os.path.join(config.input_path, "numbers.json")) as file:
         numbers = json.load(file)
-    stats = {"sum": sum(numbers), "min": min(numbers), "max": max(numbers), "mean": sum(numbers) / len(numbers)}
+    stats = {
+        "sum": sum(numbers),
+        "min": min(numbers),
+        "max": max(numbers),
+        "mean": sum(numbers) / len(numbers),
+    }
     with fsspec.open(os.path.join(config.output_path, "stats.json"), "w") as file:
         json.dump(stats, file)
     return stats

@@ -2,8 +2,8 @@
 
     snakemake --config experiment=experiments/tutorials/mixed.py prefix=out
 
-`count_words` is no Python function: the rule of that name in mixed.smk, beside this file, runs it with shell tools.
-Its output path is hash-named like any other, and it runs once, under a lease, like any other step.
+`count_words` is no Python function: the rule of that name in mixed.smk, beside this file, runs it with shell
+tools. Its output path is hash-named like any other, and it runs once, under a lease, like any other step.
 """
 
 import json
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import fsspec
 
-from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, InputName, SnakemakeRule, executor_main, versioned
-from marin_rules.placeholders import VersionedValue
+from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, SnakemakeRule, executor_main, versioned
 
 TEXT = "the quick brown fox jumps over the lazy dog while the cat looks on"
 
@@ -22,7 +21,7 @@ TEXT = "the quick brown fox jumps over the lazy dog while the cat looks on"
 class TextConfig:
     """The text to write."""
 
-    text: VersionedValue[str] | str
+    text: str
     output_path: str = THIS_OUTPUT_PATH
 
 
@@ -30,15 +29,15 @@ class TextConfig:
 class CountConfig:
     """What the shell rule needs; it sees these fields as `{params.config[...]}`."""
 
-    text_file: InputName | str
-    at_least: VersionedValue[int] | int
+    text_file: str
+    at_least: int
 
 
 @dataclass(frozen=True)
 class TopConfig:
     """The counts to read."""
 
-    counts_file: InputName | str
+    counts_file: str
     output_path: str = THIS_OUTPUT_PATH
 
 

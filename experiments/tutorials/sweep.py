@@ -3,8 +3,8 @@
     snakemake --config experiment=experiments/tutorials/sweep.py prefix=out
     snakemake --config experiment=experiments/tutorials/sweep.py prefix=out --report report.html
 
-A straight line is fitted to noisy points by gradient descent, once for each learning rate and batch size. The points
-are made once. Add a learning rate and run again: only the new fits and the summary run.
+A straight line is fitted to noisy points by gradient descent, once for each learning rate and batch size.
+The points are made once. Add a learning rate and run again: only the new fits and the summary run.
 """
 
 import itertools
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import fsspec
 
-from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, InputName, executor_main, versioned
-from marin_rules.placeholders import VersionedValue
+from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, versioned
 
 LEARNING_RATES = (0.01, 0.03, 0.1, 0.3)
 BATCH_SIZES = (1, 8, 64)
@@ -26,8 +25,8 @@ BATCH_SIZES = (1, 8, 64)
 class PointsConfig:
     """Points around a line."""
 
-    count: VersionedValue[int] | int
-    seed: VersionedValue[int] | int
+    count: int
+    seed: int
     output_path: str = THIS_OUTPUT_PATH
 
 
@@ -35,10 +34,10 @@ class PointsConfig:
 class FitConfig:
     """One fit of the grid."""
 
-    points: InputName | str
-    learning_rate: VersionedValue[float] | float
-    batch_size: VersionedValue[int] | int
-    steps: VersionedValue[int] | int
+    points: str
+    learning_rate: float
+    batch_size: int
+    steps: int
     output_path: str = THIS_OUTPUT_PATH
 
 
@@ -46,7 +45,7 @@ class FitConfig:
 class SummaryConfig:
     """All fits to compare."""
 
-    fits: list[InputName | str]
+    fits: list[str]
     output_path: str = THIS_OUTPUT_PATH
 
 

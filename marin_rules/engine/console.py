@@ -125,9 +125,11 @@ class LogHandler(LogHandlerBase):
             return
         elif message.startswith(_STOPPED_BY_FAILURE):
             self._tell_failures(session)
-        elif message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message):
-            return
-        elif event in (LogEvent.JOB_STARTED, LogEvent.RESOURCES_INFO, LogEvent.RULEGRAPH):
+        elif (message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message)) or event in (
+            LogEvent.JOB_STARTED,
+            LogEvent.RESOURCES_INFO,
+            LogEvent.RULEGRAPH,
+        ):
             return
         else:
             self._write(self.format(record))
@@ -137,8 +139,10 @@ class LogHandler(LogHandlerBase):
             return
         self._told_table = True
         dry_run = self.common_settings.dryrun
-        show = table(session.assessment, dry_run=True, colour=self._colour) if dry_run else (
-            heading(session.assessment, colour=self._colour)
+        show = (
+            table(session.assessment, dry_run=True, colour=self._colour)
+            if dry_run
+            else (heading(session.assessment, colour=self._colour))
         )
         self._write(f"\n{show}\n")
         self._total = len(session.assessment.scheduled)
@@ -160,18 +164,19 @@ class LogHandler(LogHandlerBase):
         self._write(f"{_clock()} start  {step.name}")
 
     def _finished(self, session: Session, record: LogRecord) -> None:
-        job = record.__dict__.get("job_id", record.__dict__.get("jobid"))
-        step, began = self._running.pop(job, (None, 0.0))
-        if step is None:
+        running = self._running.pop(record.__dict__.get("job_id", record.__dict__.get("jobid", -1)), None)
+        if running is None:
             return
+        step, began = running
         self._done += 1
         self._write(f"{_clock()} done   {step.name} ({duration(time.monotonic() - began)})  {self._done}/{self._total}")
 
     def _errored(self, session: Session, record: LogRecord) -> None:
-        step, began = self._running.pop(record.__dict__["jobid"], (None, 0.0))
-        if step is None:
+        running = self._running.pop(record.__dict__["jobid"], None)
+        if running is None:
             self._write(self.format(record))
             return
+        step, began = running
         self._failed.append(step)
         self._write(f"{_clock()} FAILED {step.name} after {duration(time.monotonic() - began)}")
         if self.common_settings.printshellcmds:

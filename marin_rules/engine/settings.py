@@ -13,8 +13,7 @@ import yaml
 from marin_rules.engine.locations import config_schema
 from marin_rules.errors import SettingsError
 
-
-_BOOLEANS: dict[str, bool | str] = {"true": True, "false": False}
+_BOOLEANS: dict[str, Any] = {"true": True, "false": False}
 """`--config key=false` reaches the Snakefile as a text."""
 
 

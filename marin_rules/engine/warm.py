@@ -7,6 +7,7 @@ of its own, apart from the driver. Without a warm worker, or if it dies, jobs st
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -146,10 +147,8 @@ def _collect(jobs: dict[int, _Job]) -> None:
             return
         job = jobs.pop(pid)
         code = os.waitstatus_to_exitcode(status)
-        try:
+        with contextlib.suppress(OSError):
             os.write(job.reply, f"exit {code if code >= 0 else 128 - code}\n".encode())
-        except OSError:
-            pass
         os.close(job.reply)
         os.unlink(job.taken)
 

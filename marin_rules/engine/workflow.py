@@ -1,9 +1,9 @@
 """The helper that the Snakefile's rules call: targets, inputs and commands of steps.
 
-    marin = load(workflow, config)        executes the experiment, or takes the frozen plan it was started with
-    output: marin.target("train")         the target of whichever step the rule `train` runs
-    input:  marin.inputs                  the targets a step waits for
-    params: command=marin.command         what the job executes, followed by `{wildcards.step}`
+marin = load(workflow, config)        executes the experiment, or takes the frozen plan it was started with
+output: marin.target("train")         the target of whichever step the rule `train` runs
+input:  marin.inputs                  the targets a step waits for
+params: command=marin.command         what the job executes, followed by `{wildcards.step}`
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     if settings.experiment is None:
         raise SettingsError("no experiment is named: set `experiment` in config/config.yaml or with --config")
     handover = load_experiment(settings.experiment)
-    given = {key: getattr(settings, key) for key in ("prefix", "run_only", "force_run_failed", "executor_info_base_path")}
+    given = {
+        key: getattr(settings, key) for key in ("prefix", "run_only", "force_run_failed", "executor_info_base_path")
+    }
     chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
     prefix = chosen.get("prefix") or marin_prefix()
     plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
@@ -153,7 +155,8 @@ class MarinWorkflow:
     @staticmethod
     def leased(script: str, interpreter: str = "bash -euo pipefail") -> str:
         """A command that runs `script` under the step's lease. The rule passes `command=marin.command`."""
-        return f"{{params.command}} {{wildcards.step}} --script {shlex.quote(interpreter)} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
+        command = f"{{params.command}} {{wildcards.step}} --script {shlex.quote(interpreter)}"
+        return f"{command} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
 
     # -- the run ---------------------------------------------------------------------------------------------
 

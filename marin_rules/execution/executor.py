@@ -13,10 +13,15 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from marin_rules.configs import instantiate_config, upstream_steps
+from marin_rules.configs import instantiate_config, resolve_config, upstream_steps
 from marin_rules.execution.drive import drive
 from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.info import ExecutorInfo, ExecutorStepInfo, experiment_info_path, write_experiment_info
+from marin_rules.execution.info import (
+    ExecutorInfo,
+    ExecutorStepInfo,
+    experiment_info_path,
+    write_experiment_info,
+)
 from marin_rules.execution.owner import Owner
 from marin_rules.execution.run import INFO_FOLDER, caller_of_this_process, new_run
 from marin_rules.identity import Identity, IdentityGraph, Step
@@ -230,4 +235,4 @@ def materialize(config: Any, *, prefix: str | None = None, output_path: str | No
         executor = Executor(resolved_prefix, os.path.join(resolved_prefix, INFO_FOLDER))
         with _materializing:
             paths = executor.run(steps)
-    return instantiate_config(config, own_path, paths, resolved_prefix, thorough=True)
+    return resolve_config(config, own_path, paths, resolved_prefix)[0]

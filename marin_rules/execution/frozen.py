@@ -301,7 +301,8 @@ def _to_row(step: FrozenStep) -> list[Any]:
 
 
 def _from_row(index: int, row: list[Any]) -> FrozenStep:
-    return FrozenStep(index, *(tuple(value) if isinstance(value, list) else value for value in row))
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
+    return FrozenStep(index, *values)
 
 
 def _check(part: bytes, size: int, checksum: int, what: str) -> None:

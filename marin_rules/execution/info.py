@@ -152,7 +152,7 @@ def timestamp(seconds: float) -> str:
 
 def to_plain(value: Any) -> Any:
     """Any config as data that JSON can hold; functions by their names, the rest by their text."""
-    if value is None or isinstance(value, bool | int | float | str) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
         return value
     names = field_names(type(value))
     if names is not None:

@@ -63,9 +63,7 @@ def read_status(output_path: str) -> Status | None:
     return None if data is None else parse_status(data, path)
 
 
-def read_statuses(
-    output_paths: Sequence[str], workers: int = 32
-) -> dict[str, Status | CorruptStatusError | None]:
+def read_statuses(output_paths: Sequence[str], workers: int = 32) -> dict[str, Status | CorruptStatusError | None]:
     """The statuses of many steps. A corrupt file comes back as its error, so that it stops only its own step.
 
     Local files are read one after the other, which is faster than handing them to threads. URLs are read by

@@ -37,11 +37,11 @@ class StepLog:
         self._broken = False
         self._file: IO[bytes]
         if self._remote:
-            self._file = tempfile.TemporaryFile()
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115
             self._file.write(read_bytes(self.path) or b"")
         else:
             make_directory(output_path)
-            self._file = open(self.path, "ab", buffering=0)
+            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
 
     def write(self, data: bytes) -> None:
         """Append to the log. A full disk costs log lines, not the step: its own writes decide about that."""

@@ -7,6 +7,7 @@ comes back through a pipe; the worker alone writes states.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -117,7 +118,14 @@ class StepProcess:
 
 
 def _child(
-    parent: int, go: int, result: int, stdout: int, stderr: int, plan: FrozenPlan, step: FrozenStep, script: Script | None
+    parent: int,
+    go: int,
+    result: int,
+    stdout: int,
+    stderr: int,
+    plan: FrozenPlan,
+    step: FrozenStep,
+    script: Script | None,
 ) -> NoReturn:
     code = 1
     try:
@@ -145,10 +153,8 @@ def _child(
         _send(result, Outcome(error=_one_line(error), exception=pickled(error)))
     finally:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-            except (OSError, ValueError):
-                pass
         os._exit(code)
 
 
@@ -169,7 +175,8 @@ def _call(plan: FrozenPlan, step: FrozenStep) -> Outcome:
 def _line_buffered() -> None:
     """Streams that a fork inherited may be buffered for a file; a step's output should be seen as it comes."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        setattr(sys, name, open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False))
+        stream = open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
 
 
 def _artifact(value: Any) -> Outcome:
@@ -200,11 +207,8 @@ def _run_script(script: Script) -> Outcome:
             os.write(2, f"{script.interpreter[0]}: {error.strerror}\n".encode())
             os._exit(127)
     os.close(read)
-    with os.fdopen(write, "wb") as pipe:
-        try:
-            pipe.write(script.text)
-        except BrokenPipeError:
-            pass
+    with os.fdopen(write, "wb") as pipe, contextlib.suppress(BrokenPipeError):
+        pipe.write(script.text)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return Outcome() if code == 0 else Outcome(error=f"the command of its rule ended with exit code {code}")
@@ -248,7 +252,5 @@ def _descendants(root: int) -> list[int]:
 
 def _prctl(option: int, value: int) -> None:
     """Best effort: elsewhere than on Linux a step's stray processes are not found."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    except (OSError, AttributeError):
-        pass

@@ -42,7 +42,7 @@ class Packer:
 
     def definitions(self) -> bytes:
         """All shared definitions, in one piece so that they may refer to each other."""
-        return cloudpickle.dumps(self._definitions, protocol=_PROTOCOL)
+        return bytes(cloudpickle.dumps(self._definitions, protocol=_PROTOCOL))
 
     def number_of(self, definition: Any, owner: str) -> int | None:
         """The number of a definition that must travel by value, None for one that can be imported."""
@@ -58,7 +58,7 @@ class Packer:
 
     def _pack_alone(self, value: Any, owner: str) -> bytes:
         try:
-            return cloudpickle.dumps(value, protocol=_PROTOCOL)
+            return bytes(cloudpickle.dumps(value, protocol=_PROTOCOL))
         except Exception as error:
             raise PlanError(
                 f"{owner} cannot be sent to the process that runs it: {_first_line(error)}. A step's function and"

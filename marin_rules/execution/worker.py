@@ -140,7 +140,9 @@ class Worker:
         log = StepLog(self.step.output_path)
         try:
             info = self._begin()
-            log.write(f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode())
+            log.write(
+                f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode()
+            )
             outcome = self._watch(log)
             return self._finish(info, outcome, log)
         finally:

@@ -1,4 +1,4 @@
-"""A step as an HTML page, and all steps as one: what the report shows. Self-contained; nothing is loaded from anywhere."""
+"""A step as an HTML page, and all steps as one: what the report shows. The pages load nothing from anywhere."""
 
 from __future__ import annotations
 
@@ -60,7 +60,13 @@ def step_page(facts: StepFacts) -> str:
         ("dependencies", _list(facts.dependencies)),
         ("config", _json(facts.config)),
     ]
-    labels = {"attempt": "attempt", "started": "started", "finished": "finished", "host": "host", "user": "user"}
+    labels = {
+        "attempt": "attempt",
+        "started": "started",
+        "finished": "finished",
+        "host": "host",
+        "user": "user",
+    }
     labels |= {"git_commit": "git commit", "caller_path": "experiment", "id": "run", "error": "error"}
     rows += [(label, _text(facts.run[key])) for key, label in labels.items() if facts.run.get(key) is not None]
     return _page(facts.name, facts.description, _table(rows))
