@@ -11,4 +11,4 @@ for function in marin.functions:
         params:
             command=marin.command,
         shell:
-            "exec {params.command} {wildcards.step}"
+            "{params.command} {wildcards.step}"

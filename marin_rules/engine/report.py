@@ -15,7 +15,7 @@ from typing import Any
 
 from marin_rules.engine.session import Session
 from marin_rules.execution.frozen import FrozenStep
-from marin_rules.execution.info import read_info, to_plain
+from marin_rules.execution.info import read_info
 from marin_rules.execution.status import Status
 from marin_rules.storage.files import is_url, read_bytes, write_atomic
 from marin_rules.views.step_page import StepFacts, overview_page, step_page
@@ -56,7 +56,7 @@ def _title(caller_path: str) -> str:
 
 
 def _facts(session: Session, step: FrozenStep) -> StepFacts:
-    task = session.plan.task(step)
+    record = session.plan.record(step)
     status = session.statuses()[step.output_path]
     info = read_info(step.output_path) or {}
     return StepFacts(
@@ -64,8 +64,8 @@ def _facts(session: Session, step: FrozenStep) -> StepFacts:
         description=step.description,
         function=step.function,
         output_path=step.output_path,
-        version=to_plain(task.version),
-        config=to_plain(task.config),
+        version=record.version,
+        config=record.config,
         dependencies=[session.plan.steps[index].output_path for index in step.dependencies],
         status=status.value if isinstance(status, Status) else "not run" if status is None else "damaged",
         run=info.get("run", {}),

@@ -6,7 +6,7 @@ import os
 import shutil
 
 from marin_rules.engine.session import Session
-from marin_rules.engine.warm import WarmWorker
+from marin_rules.engine.warm import WarmServer
 from marin_rules.execution.assessment import State
 from marin_rules.execution.environment import exported
 from marin_rules.execution.info import experiment_info_path, write_experiment_info
@@ -23,7 +23,7 @@ class RunControl:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._plan = session.plan
-        self._warm: WarmWorker | None = None
+        self._warm: WarmServer | None = None
 
     def start(self, *, warm: bool) -> None:
         run = self._plan.run
@@ -37,7 +37,7 @@ class RunControl:
         os.environ.update(exported(self._plan.environments))
         self._session.live = True
         if warm:
-            self._warm = WarmWorker.start(run.plan_path)
+            self._warm = WarmServer.start(run.plan_path)
 
     def nothing_to_run(self) -> None:
         """Even an experiment whose steps are all done is written down, once."""

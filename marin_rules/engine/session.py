@@ -77,7 +77,7 @@ class Session:
         """Refuse a path that holds another version. On an object store the worker does it, for what it runs."""
         for step in self.plan.steps:
             if self._statuses.get(step.output_path) is not None and not is_url(step.output_path):
-                check_version(step)
+                check_version(self.plan, step)
 
 
 def _live_lease(step: FrozenStep) -> LeaseRecord | None:

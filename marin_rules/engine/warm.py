@@ -1,8 +1,10 @@
-"""A warm worker: one process that has everything imported, and forks a worker for each local job.
+"""Warm workers: processes that have everything imported and take one local job after the other.
 
-Starting Python and importing costs more than most bookkeeping of a step. Jobs (`run-step`) hand their arguments over
-a named pipe in a private folder and wait for the exit code on a pipe of their own. Each step still runs in a process
-of its own, apart from the driver. Without a warm worker, or if it dies, jobs start a Python themselves.
+Starting Python and importing costs more than all the bookkeeping of a step. Jobs (`run-step`) write their arguments
+to a named pipe in a private folder and wait for the exit code on a pipe of their own. The server behind the pipe forks
+a worker when no idle one is left. A worker watches over one step at a time; the step's own code runs in a process that
+is forked for it alone (see `marin_rules.execution.step_process`), so nothing passes from one step to the next. Without
+the server, or if it dies, jobs start a Python themselves.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import select
 import selectors
 import shutil
 import signal
@@ -18,8 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NoReturn
 
 from marin_rules.execution import worker
 from marin_rules.execution.frozen import FrozenPlan
@@ -33,18 +33,16 @@ _PREPARED_REPLIES = 32
 """Pipes made in advance; a job that finds no free one makes its own."""
 
 _READY_SECONDS = 10.0
-_LOOK_SECONDS = 0.5
-"""How often the worker looks whether the job that waits for a step is still there."""
 
 
-class WarmWorker:
-    """The driver's handle of its warm worker."""
+class WarmServer:
+    """The driver's handle of the server."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     @classmethod
-    def start(cls, plan_path: str) -> WarmWorker:
+    def start(cls, plan_path: str) -> WarmServer:
         folder = tempfile.mkdtemp(prefix="marin-rules-")
         for name in (_REQUESTS, *(f"{_REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
             os.mkfifo(os.path.join(folder, name), 0o600)
@@ -62,104 +60,101 @@ class WarmWorker:
         return cls(process)
 
     def stop(self) -> None:
+        """Let the server end; it does so once its steps have ended, and removes its folder."""
         os.environ.pop(WARM_VARIABLE, None)
         assert self._process.stdin is not None
-        self._process.stdin.close()  # The end of its input: it ends once its steps have, and removes its folder.
+        self._process.stdin.close()
         self._process.wait()
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A `run-step` that waits for its step."""
-
-    reply: int
-    """The pipe on which it waits."""
-
-    taken: str
-    """The file by which it holds that pipe."""
-
-
 def serve(folder: str, plan_path: str) -> None:
-    """Fork a worker for each request until the driver has gone and all workers have ended."""
+    """Hand each request to a worker until the driver has gone; then wait for the workers to end."""
     plan = FrozenPlan.read(plan_path)
+    gc.collect()
     gc.freeze()  # What is here now is shared with the workers; looking for garbage in it would copy it.
-    wakeup, wakeup_write = os.pipe()
-    os.set_blocking(wakeup_write, False)
-    os.set_blocking(wakeup, False)
-    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     requests = os.open(os.path.join(folder, _REQUESTS), os.O_RDWR | os.O_NONBLOCK)
-    with open(os.path.join(folder, _PROCESS_ID + ".new"), "w") as file:
-        file.write(f"{os.getpid()}\n")
-    os.rename(os.path.join(folder, _PROCESS_ID + ".new"), os.path.join(folder, _PROCESS_ID))
+    idle_read, idle_write = os.pipe()
+    workers: dict[int, int] = {}  # Process -> the pipe by which it gets its requests.
+    idle: list[int] = []
+    _announce(folder)
 
-    jobs: dict[int, _Job] = {}
     buffer = b""
-    driver_is_there = True
     with selectors.DefaultSelector() as selector:
-        for descriptor in (requests, wakeup, 0):
+        for descriptor in (requests, idle_read, 0):
             selector.register(descriptor, selectors.EVENT_READ)
-        while driver_is_there or jobs:
-            for key, _ in selector.select(_LOOK_SECONDS if jobs else None):
-                if key.fd == requests:
-                    buffer += os.read(requests, 1 << 16)
-                    *lines, buffer = buffer.split(b"\n")
-                    for line in lines:
-                        _start(line, folder, plan, jobs, (requests, wakeup, wakeup_write))
-                elif key.fd == 0:
-                    if not os.read(0, 4096):
-                        driver_is_there = False
-                        selector.unregister(0)
-                else:
-                    os.read(wakeup, 4096)
-            _collect(jobs)
-            _stop_abandoned(jobs)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if 0 in ready and not os.read(0, 4096):
+                break
+            if idle_read in ready:
+                idle += [int(line) for line in os.read(idle_read, 1 << 16).split()]
+            if requests in ready:
+                buffer += os.read(requests, 1 << 16)
+            while b"\n" in buffer:
+                line, buffer = buffer.split(b"\n", 1)
+                pid = idle.pop() if idle else _fork_worker(folder, plan, workers, (requests, idle_read), idle_write)
+                try:
+                    os.write(workers[pid], line + b"\n")
+                except BrokenPipeError:  # It was killed while it was idle.
+                    os.close(workers.pop(pid))
+                    buffer = line + b"\n" + buffer
+    for pipe in workers.values():
+        os.close(pipe)
+    for pid in workers:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(line: bytes, folder: str, plan: FrozenPlan, jobs: dict[int, _Job], inherited: Sequence[int]) -> None:
-    slot, *arguments = line.decode().split("\t")
-    try:
-        reply = os.open(os.path.join(folder, f"{_REPLY}.{slot}"), os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        return  # The job is gone already.
+def _announce(folder: str) -> None:
+    """From now on jobs find the server."""
+    path = os.path.join(folder, _PROCESS_ID)
+    with open(path + ".new", "w") as file:
+        file.write(f"{os.getpid()}\n")
+    os.rename(path + ".new", path)
+
+
+def _fork_worker(
+    folder: str, plan: FrozenPlan, workers: dict[int, int], inherited: tuple[int, ...], idle_write: int
+) -> int:
+    read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        code = 1
         try:
-            signal.set_wakeup_fd(-1)
             os.setsid()
-            for descriptor in (*inherited, reply, *(job.reply for job in jobs.values())):
+            for descriptor in (write, *inherited, *workers.values()):
                 os.close(descriptor)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            code = worker.main(arguments, plan)
+            _work(folder, plan, read, idle_write)
         finally:
-            os._exit(code)
-    jobs[pid] = _Job(reply, os.path.join(folder, f"{_TAKEN}.{slot}"))
-    os.write(reply, f"pid {pid}\n".encode())
+            os._exit(1)
+    os.close(read)
+    workers[pid] = write
+    return pid
 
 
-def _collect(jobs: dict[int, _Job]) -> None:
-    """Tell the jobs of workers that have ended."""
-    while jobs:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        job = jobs.pop(pid)
-        code = os.waitstatus_to_exitcode(status)
-        with contextlib.suppress(OSError):
-            os.write(job.reply, f"exit {code if code >= 0 else 128 - code}\n".encode())
-        os.close(job.reply)
-        os.unlink(job.taken)
-
-
-def _stop_abandoned(jobs: dict[int, _Job]) -> None:
-    """A job that was killed no longer reads its pipe: end its step."""
-    for pid, job in jobs.items():
-        poll = select.poll()
-        poll.register(job.reply, 0)
-        if any(event & select.POLLERR for _, event in poll.poll(0)):
-            os.kill(pid, signal.SIGTERM)
+def _work(folder: str, plan: FrozenPlan, requests: int, idle: int) -> NoReturn:
+    """Run one step after the other, until the server closes the pipe."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: None)  # A late signal for a step that has ended.
+    with os.fdopen(requests, "r") as lines:
+        for line in lines:
+            slot, *arguments = line.rstrip("\n").split("\t")
+            try:
+                reply = os.open(os.path.join(folder, f"{_REPLY}.{slot}"), os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                reply = -1  # The job is gone already.
+            if reply >= 0:
+                with contextlib.suppress(OSError):
+                    os.write(reply, f"pid {os.getpid()}\n".encode())
+                code = worker.main(worker.parse(arguments), plan, client=reply)
+                with contextlib.suppress(OSError):
+                    os.write(reply, f"exit {code}\n".encode())
+                os.close(reply)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, f"{_TAKEN}.{slot}"))
+            os.write(idle, f"{os.getpid()}\n".encode())
+    os._exit(0)
 
 
 if __name__ == "__main__":

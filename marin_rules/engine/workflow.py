@@ -29,7 +29,6 @@ from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.execution.assessment import State, Verdict
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
 from marin_rules.execution.handover import load_experiment
-from marin_rules.execution.info import to_plain
 from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
 from marin_rules.storage.prefix import marin_prefix
@@ -122,7 +121,9 @@ class MarinWorkflow:
     @property
     def command(self) -> str:
         """What the job of a step executes; Snakemake fills the step in."""
-        return shlex.join([str(run_step_command()), sys.executable, "--plan", self.plan.run.plan_path]) + " --step"
+        return shlex.join(
+            ["source", str(run_step_command()), sys.executable, "--plan", self.plan.run.plan_path, "--step"]
+        )
 
     def requested(self, wildcards: Any) -> list[Any]:
         """The targets of a run: whatever is unfinished and nothing else waits for."""
@@ -150,7 +151,7 @@ class MarinWorkflow:
 
     def config(self, wildcards: Any) -> Any:
         """The step's config as plain data: `{params.config[field]}` in a command."""
-        return to_plain(self.plan.task(self.session.step(wildcards.step)).config)
+        return self.plan.record(self.session.step(wildcards.step)).config
 
     @staticmethod
     def leased(script: str, interpreter: str = "bash -euo pipefail") -> str:

@@ -1,9 +1,10 @@
 """The frozen plan: one file that holds all a run needs, so that no job ever plans again.
 
-    magic line | length of the index | index (JSON) | definitions | one packed task a step
+    magic line | length of the index | index (JSON) | definitions | for each step: its record and its call
 
-The index is light (names, paths, edges): rules and views read only that. A job reads the index and its own task.
-Each part carries a checksum; a plan that is truncated or damaged is refused with a named error.
+The index is light (names, paths, edges): rules and views read only that. The record is what is written down about a
+step, as JSON. The call (function and config) is unpacked only in the process that runs the step's code. Each part
+carries a checksum; a plan that is truncated or damaged is refused with a named error.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.execution.plain import to_plain
 from marin_rules.execution.travel import Packer, Unpacker
 from marin_rules.handwritten import SnakemakeRule
-from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH
+from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH, to_json
 from marin_rules.plan import Plan, PlannedStep
 from marin_rules.remote import RemoteCallable
 from marin_rules.storage.files import read_bytes, write_atomic
@@ -100,24 +103,31 @@ class FrozenStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """What the worker calls, and what it writes down about it."""
+class Call:
+    """What a step's process executes."""
 
     fn: Any
+    config: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What is written down about a step, as plain data."""
+
     config: Any
     override_output_path: str | None
     version: dict[str, Any]
     """The step's own part of its version: dotted path -> value."""
 
-    mentions: tuple[int, ...]
-    pseudo_mentions: tuple[int, ...]
+    mentions: Sequence[int]
+    pseudo_mentions: Sequence[int]
     abridged: bool
     """The version is too large to be written out; dependencies are given as `name-hash`."""
 
 
 @dataclass(eq=False)
 class FrozenPlan:
-    """A plan as it travels: the index in memory, the tasks as bytes."""
+    """A plan as it travels: the index in memory, the rest as bytes."""
 
     run: Run
     steps: list[FrozenStep]
@@ -128,7 +138,8 @@ class FrozenPlan:
     forced: tuple[int, ...] = ()
     """Steps to run although they are done."""
 
-    _tasks: list[bytes] = field(default_factory=list, repr=False)
+    _records: list[bytes] = field(default_factory=list, repr=False)
+    _calls: list[bytes] = field(default_factory=list, repr=False)
     _definitions: bytes = field(default=b"", repr=False)
 
     @cached_property
@@ -139,24 +150,26 @@ class FrozenPlan:
     def _unpacker(self) -> Unpacker:
         return Unpacker(self._definitions)
 
-    def task(self, step: FrozenStep) -> Task:
-        task = self._unpacker.unpack(self._tasks[step.index])
-        assert isinstance(task, Task)
-        return task
+    def call(self, step: FrozenStep) -> Call:
+        """The step's function and config. Imports whatever they need."""
+        return Call(*self._unpacker.unpack(self._calls[step.index]))
+
+    def record(self, step: FrozenStep) -> StepRecord:
+        return StepRecord(*json.loads(self._records[step.index]))
 
     def version(self, step: FrozenStep) -> dict[str, Any]:
         """The step's whole version, as Marin writes it in info files."""
-        task = self.task(step)
+        record = self.record(step)
         version = {
             "name": step.name,
-            "config": task.version,
-            "dependencies": self._versions(task.mentions, task.abridged),
+            "config": record.version,
+            "dependencies": self._versions(record.mentions, record.abridged),
         }
-        if task.pseudo_mentions:
-            version["pseudo_dependencies"] = self._versions(task.pseudo_mentions, task.abridged)
+        if record.pseudo_mentions:
+            version["pseudo_dependencies"] = self._versions(record.pseudo_mentions, record.abridged)
         return version
 
-    def _versions(self, indices: tuple[int, ...], abridged: bool) -> list[Any]:
+    def _versions(self, indices: Sequence[int], abridged: bool) -> list[Any]:
         steps = [self.steps[index] for index in indices]
         return [
             f"{step.name}-{step.hash}" if abridged or step.depth > MAX_INLINE_DEPTH else self.version(step)
@@ -166,7 +179,7 @@ class FrozenPlan:
     def write(self, path: str) -> None:
         offset = 0
         places = []
-        for part in [self._definitions, *self._tasks]:
+        for part in self._parts():
             places.append([offset, len(part), zlib.crc32(part)])
             offset += len(part)
         index = json.dumps(
@@ -179,7 +192,10 @@ class FrozenPlan:
             }
         ).encode()
         head = _MAGIC + _LENGTH.pack(len(index), zlib.crc32(index)) + index
-        write_atomic(path, b"".join([head, self._definitions, *self._tasks]))
+        write_atomic(path, b"".join([head, *self._parts()]))
+
+    def _parts(self) -> list[bytes]:
+        return [self._definitions, *self._records, *self._calls]
 
     @classmethod
     def read(cls, path: str) -> FrozenPlan:
@@ -200,7 +216,7 @@ class FrozenPlan:
             parts = []
             for offset, size, part_checksum in content["places"]:
                 part = data[base + offset : base + offset + size]
-                _check(part, size, part_checksum, "task")
+                _check(part, size, part_checksum, "content")
                 parts.append(part)
         except (ValueError, KeyError, struct.error) as error:
             raise PlanFileError(
@@ -214,7 +230,8 @@ class FrozenPlan:
             warnings=tuple(content["warnings"]),
             forced=tuple(content["forced"]),
             _definitions=parts[0],
-            _tasks=parts[1:],
+            _records=parts[1 : len(content["steps"]) + 1],
+            _calls=parts[len(content["steps"]) + 1 :],
         )
 
 
@@ -223,7 +240,7 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
     packer = Packer()
     roots = frozenset(plan.roots)
     environments: list[dict[str, str]] = []
-    steps, tasks = [], []
+    steps, records, calls = [], [], []
     keys: set[str] = set()
     for planned in plan.steps:
         fn = planned.step.fn
@@ -254,27 +271,26 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
                 mirror_budget_gb=planned.mirror_budget_gb,
             )
         )
-        tasks.append(packer.pack(_task(planned, fn), f"step {planned.name!r} ({planned.function_name})"))
+        records.append(_record(planned))
+        calls.append(packer.pack((fn, planned.config), f"step {planned.name!r} ({planned.function_name})"))
     return FrozenPlan(
         run=run,
         steps=steps,
         environments=environments,
         warnings=plan.warnings,
-        _tasks=tasks,
+        _records=records,
+        _calls=calls,
         _definitions=packer.definitions(),
     )
 
 
-def _task(planned: PlannedStep, fn: Any) -> Task:
-    return Task(
-        fn=fn,
-        config=planned.config,
-        override_output_path=planned.step.override_output_path,
-        version=planned.identity.version["config"],
-        mentions=planned.mentions,
-        pseudo_mentions=planned.pseudo_mentions,
-        abridged=planned.identity.size > MAX_WRITTEN_VERSION_BYTES,
-    )
+def _record(planned: PlannedStep) -> bytes:
+    """A `StepRecord` as JSON, its fields in order."""
+    abridged = planned.identity.size > MAX_WRITTEN_VERSION_BYTES
+    version = to_json(planned.identity.version["config"])
+    rest = [planned.mentions, planned.pseudo_mentions, abridged]
+    head = json.dumps([to_plain(planned.config), planned.step.override_output_path])
+    return f"{head[:-1]}, {version}, {json.dumps(rest)[1:]}".encode()
 
 
 _SAFE_IN_KEYS = "/-_.~+=@,"

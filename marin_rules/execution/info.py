@@ -13,15 +13,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any
 
-from marin_rules.configs import field_names
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.status import INFO_FILE
 from marin_rules.identity import HASH_DIGITS, to_json
-from marin_rules.plan import function_name
 from marin_rules.storage.files import read_bytes, write_atomic
 
 
@@ -59,15 +56,15 @@ class ExecutorInfo:
 
 def step_info(plan: FrozenPlan, step: FrozenStep) -> dict[str, Any]:
     """The description of a step, as plain data in the order of Marin's fields."""
-    task = plan.task(step)
+    record = plan.record(step)
     return {
         "name": step.name,
         "fn_name": step.function,
         "version_digest": step.digest,
-        "config": to_plain(task.config),
+        "config": record.config,
         "description": step.description,
-        "override_output_path": task.override_output_path,
-        "version": to_plain(plan.version(step)),
+        "override_output_path": record.override_output_path,
+        "version": plan.version(step),
         "dependencies": [plan.steps[index].output_path for index in step.dependencies],
         "output_path": step.output_path,
     }
@@ -95,24 +92,24 @@ def read_info(output_path: str) -> dict[str, Any] | None:
         ) from error
 
 
-def write_info(output_path: str, info: Mapping[str, Any]) -> None:
-    write_atomic(info_path(output_path), (json.dumps(info, indent=2) + "\n").encode())
+def info_bytes(info: Mapping[str, Any]) -> bytes:
+    return (json.dumps(info, indent=2) + "\n").encode()
 
 
-def check_version(step: FrozenStep) -> None:
+def check_version(plan: FrozenPlan, step: FrozenStep) -> None:
     """Refuse to use an output path whose info tells of another version: six digits can collide."""
     data = read_bytes(info_path(step.output_path))
     if data is None or f'"version_digest": "{step.digest}"'.encode() in data:
         return
     info = read_info(step.output_path) or {}
-    digest = info.get("version_digest")
-    if digest is None and "version" in info:
-        digest = hashlib.md5(to_json(info["version"]).encode(), usedforsecurity=False).hexdigest()
-    if digest is not None and digest != step.digest:
+    if "version_digest" in info:
+        clash = info["version_digest"] != step.digest
+    else:  # Written by Marin. A version too large to be written out cannot be compared.
+        clash = "version" in info and not plan.record(step).abridged and info["version"] != plan.version(step)
+    if clash:
         raise VersionClashError(
-            f"step {step.name!r}: {step.output_path} already holds another version ({digest}, this one is"
-            f" {step.digest}): the six digits of the path are the same by chance. Rename the step, or give it an"
-            " override_output_path."
+            f"step {step.name!r}: {step.output_path} already holds another version (see {info_path(step.output_path)}):"
+            " the six digits of the path are the same by chance. Rename the step, or give it an override_output_path."
         )
 
 
@@ -141,26 +138,10 @@ def experiment_info_path(plan: FrozenPlan) -> str:
 
 def write_experiment_info(plan: FrozenPlan, worker_id: str) -> str:
     path = experiment_info_path(plan)
-    write_atomic(path, (json.dumps(experiment_info(plan, worker_id), indent=2) + "\n").encode())
+    write_atomic(path, info_bytes(experiment_info(plan, worker_id)))
     return path
 
 
 def timestamp(seconds: float) -> str:
     """A moment as it stands in info files: local time with its offset, to the second."""
     return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="seconds")
-
-
-def to_plain(value: Any) -> Any:
-    """Any config as data that JSON can hold; functions by their names, the rest by their text."""
-    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, Enum)):
-        return value
-    names = field_names(type(value))
-    if names is not None:
-        return {name: to_plain(getattr(value, name)) for name in names}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(item) for item in value]
-    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        return function_name(value)
-    return json.loads(to_json(value))

@@ -172,10 +172,13 @@ class Lease:
             if not self._write(record, lambda data: self._store.replace(data, held.version)):
                 raise self._lost()
 
-    def commit(self, path: str, data: bytes) -> None:
-        """Write `path`, a file beside the lease, if the lease is still ours; otherwise `LeaseLostError`."""
+    def commit(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write `path`, a file beside the lease, if the lease is still ours; otherwise `LeaseLostError`.
+
+        A write that is not `durable` may be lost in a power cut.
+        """
         with self._one_at_a_time:
-            if not self._change_held(lambda version: self._store.commit(version, path, data)):
+            if not self._change_held(lambda version: self._store.commit(version, path, data, durable=durable)):
                 raise self._lost()
 
     def release(self) -> None:

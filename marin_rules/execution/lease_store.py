@@ -76,7 +76,7 @@ class LeaseStore(Protocol):
     def delete(self, version: Version) -> bool:
         """Remove the lease; `False` when it is no longer at `version`."""
 
-    def commit(self, version: Version, path: str, data: bytes) -> bool:
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Write a file beside the lease as a whole; `False` when the lease is no longer at `version`."""
 
 
@@ -125,13 +125,13 @@ class LocalLeaseStore:
                 return True
         return False
 
-    def commit(self, version: Version, path: str, data: bytes) -> bool:
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         path = local_path(path)
         with (
             explained_errors("write", path),
             _nothing_when_removed,
             # Waits for the disk, and therefore comes before the lock.
-            temporary_beside(path, data, durable=True) as temporary,
+            temporary_beside(path, data, durable=durable) as temporary,
             self._locked_at(version) as is_unchanged,
         ):
             if is_unchanged:

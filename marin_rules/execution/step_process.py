@@ -15,6 +15,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +24,12 @@ from typing import Any, NoReturn
 from marin_rules.execution.drive import pickled
 from marin_rules.execution.environment import enter_step_environment
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.info import to_plain
+from marin_rules.execution.plain import to_plain
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _GO = b"g"
+_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,16 @@ class StepProcess:
         self.exit_status: int | None = None
 
     def go(self) -> None:
+        """Let the step's code run."""
         os.write(self._go, _GO)
-        os.close(self._go)
+
+    def close(self) -> None:
+        """Collect the process and give its pipes back."""
+        while not self.ended():
+            time.sleep(0.001)
+        for descriptor in (self._go, self.result, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
     def ended(self) -> bool:
         """Whether the process has ended; collects it and whatever else has become our child."""
@@ -164,8 +174,8 @@ def _call(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     sys.path[:0] = [folder for folder in plan.run.python_path if folder not in sys.path]
     _line_buffered()
     try:
-        task = plan.task(step)
-        value = task.fn(task.config)
+        call = plan.call(step)
+        value = call.fn(call.config)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         _print_traceback(error)
         return Outcome(error=_one_line(error), exception=pickled(error))
@@ -253,4 +263,4 @@ def _descendants(root: int) -> list[int]:
 def _prctl(option: int, value: int) -> None:
     """Best effort: elsewhere than on Linux a step's stray processes are not found."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        _LIBC.prctl(option, value, 0, 0, 0)

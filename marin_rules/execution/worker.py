@@ -23,14 +23,13 @@ from typing import Any
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.info import check_version, read_info, step_info, timestamp, write_info
+from marin_rules.execution.info import check_version, info_bytes, info_path, read_info, step_info, timestamp
 from marin_rules.execution.lease import HEARTBEAT_SECONDS, LIFETIME_SECONDS, Lease, LeaseLostError, describe
 from marin_rules.execution.owner import Owner
 from marin_rules.execution.status import ARTIFACT_FILE, Status, read_status, status_path
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.step_log import CLEAR_LINE, OutputStream, StepLog, log_path, write_all
 from marin_rules.execution.step_process import Outcome, Script, StepProcess
-from marin_rules.storage.files import write_atomic
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -57,7 +56,7 @@ class Stopped(Exception):
 class Worker:
     """One step, from the lease to the final state."""
 
-    def __init__(self, plan: FrozenPlan, step: FrozenStep, script: Script | None) -> None:
+    def __init__(self, plan: FrozenPlan, step: FrozenStep, script: Script | None, client: int | None = None) -> None:
         self.plan = plan
         self.step = step
         self.forced = step.index in plan.forced
@@ -65,9 +64,10 @@ class Worker:
         self.lease: Lease = open_lease(step.output_path, self.owner)
         self.process = StepProcess(plan, step, script)
         self.started = time.time()
+        self._client = client
         self._stop_signal = 0
         self._last_beat = 0.0
-        self._wakeup = self._catch_signals()
+        self._wakeup, self._wakeup_write = self._catch_signals()
 
     def run(self) -> int:
         try:
@@ -93,6 +93,10 @@ class Worker:
             return EXIT_FAILED
         finally:
             self.process.stop(signal.SIGKILL)
+            self.process.close()
+            signal.set_wakeup_fd(-1)
+            os.close(self._wakeup)
+            os.close(self._wakeup_write)
 
     # -- before the step -------------------------------------------------------------------------------------
 
@@ -136,7 +140,7 @@ class Worker:
         )
 
     def _run_leased(self) -> int:
-        check_version(self.step)
+        check_version(self.plan, self.step)
         log = StepLog(self.step.output_path)
         try:
             info = self._begin()
@@ -165,8 +169,8 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
-        write_info(self.step.output_path, info)
-        self._commit(Status.RUNNING)
+        self._commit_info(info)
+        self._commit(Status.RUNNING, durable=False)
         return info
 
     # -- while the step runs ---------------------------------------------------------------------------------
@@ -183,6 +187,8 @@ class Worker:
             for descriptor in (*streams, process.result, self._wakeup):
                 os.set_blocking(descriptor, False)
                 selector.register(descriptor, selectors.EVENT_READ)
+            if self._client is not None:
+                selector.register(self._client, selectors.EVENT_READ)
             process.go()
             self._last_beat = time.monotonic()
             heartbeat = self._last_beat + HEARTBEAT_SECONDS
@@ -192,6 +198,9 @@ class Worker:
                 for key, _ in selector.select(max(0.0, due - time.monotonic())):
                     if key.fd == self._wakeup:
                         os.read(self._wakeup, 4096)
+                    elif key.fd == self._client:  # It can only be an error: nobody reads that pipe any more.
+                        self._stop_signal = self._stop_signal or signal.SIGTERM
+                        selector.unregister(key.fd)
                     elif not self._pass_on(key.fd, streams, result):
                         selector.unregister(key.fd)
                 now = time.monotonic()
@@ -250,9 +259,8 @@ class Worker:
         if outcome.warning is not None:
             self._say(f"warning: {outcome.warning}", log)
         if status is Status.SUCCESS and outcome.artifact is not None:
-            write_atomic(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
-        self.lease.refresh()
-        write_info(self.step.output_path, info)
+            self.lease.commit(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
+        self._commit_info(info)
         log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
         self._commit(status)
         if status is Status.SUCCESS:
@@ -263,8 +271,11 @@ class Worker:
         self._record(outcome.error or "", outcome.exception)
         return EXIT_FAILED
 
-    def _commit(self, status: Status) -> None:
-        self.lease.commit(status_path(self.step.output_path), status.encode())
+    def _commit(self, status: Status, *, durable: bool = True) -> None:
+        self.lease.commit(status_path(self.step.output_path), status.encode(), durable=durable)
+
+    def _commit_info(self, info: dict[str, Any]) -> None:
+        self.lease.commit(info_path(self.step.output_path), info_bytes(info), durable=False)
 
     def _record(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
         failure = Failure(self.step.name, self.step.output_path, message, previous, exception)
@@ -281,8 +292,8 @@ class Worker:
 
     # -- signals ---------------------------------------------------------------------------------------------
 
-    def _catch_signals(self) -> int:
-        """From now on signals are noted and wake the loop up, through a pipe."""
+    def _catch_signals(self) -> tuple[int, int]:
+        """From now on signals are noted and wake the loop up, through a pipe. Returns its two ends."""
         read, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
@@ -293,7 +304,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, note)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        return read
+        return read, write
 
     def _sleep(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:
@@ -310,20 +321,26 @@ _PARSER.add_argument("--step", required=True, help="the step's key: its <name>-<
 _PARSER.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
 
 
-def main(arguments: Sequence[str], plan: FrozenPlan | None = None) -> int:
-    """Run the step that the arguments name; `plan` is the one at `--plan` if it is in memory already."""
-    options = _PARSER.parse_args(arguments)
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    return _PARSER.parse_args(arguments)
+
+
+def main(options: argparse.Namespace, plan: FrozenPlan | None = None, client: int | None = None) -> int:
+    """Run the step that the options name; `plan` is the one at `--plan` if it is in memory already.
+
+    `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
+    """
     try:
         plan = plan or FrozenPlan.read(options.plan)
         step = plan.by_key.get(options.step)
         if step is None:
             raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
         script = Script(sys.stdin.buffer.read(), options.script.split()) if options.script else None
-        return Worker(plan, step, script).run()
+        return Worker(plan, step, script, client).run()
     except MarinRulesError as error:
         sys.stderr.write(f"marin-rules: {error}\n")
         return EXIT_FAILED
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(parse(sys.argv[1:])))

@@ -85,7 +85,7 @@ class MemoryStore:
         self.data = None
         return True
 
-    def commit(self, version: Version, path: str, data: bytes) -> bool:
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         if not self._is_at(version):
             return False
         self.files[path] = data
@@ -445,7 +445,7 @@ class UnreliableStore:
     def delete(self, version: Version) -> bool:
         return self._call(lambda: self.inner.delete(version), False)
 
-    def commit(self, version: Version, path: str, data: bytes) -> bool:
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         return self._call(lambda: self.inner.commit(version, path, data), False)
 
 
@@ -653,7 +653,7 @@ class Worker:
 class UnfencedStore(MemoryStore):
     """A store that is wrong: it commits for everybody."""
 
-    def commit(self, version: Version, path: str, data: bytes) -> bool:
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         self.files[path] = data
         return True
 
@@ -759,7 +759,7 @@ class PausingStore(MemoryStore):
         self.pause()
         return super().delete(version)
 
-    def commit(self, version: Version, path: str, data: bytes) -> bool:
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         self.pause()
         return super().commit(version, path, data)
 

@@ -1,0 +1,30 @@
+"""Configs as plain data, for people and for files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from marin_rules.configs import field_names
+from marin_rules.identity import to_json
+from marin_rules.plan import function_name
+
+_PLAIN = (str, int, float, type(None))
+
+
+def to_plain(value: Any) -> Any:
+    """Any config as data that JSON can hold; functions by their names, the rest by their text."""
+    if isinstance(value, _PLAIN) and not isinstance(value, Enum):
+        return value
+    names = field_names(type(value))
+    if names is not None:
+        return {name: to_plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item) for item in value]
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return function_name(value)
+    return json.loads(to_json(value))
