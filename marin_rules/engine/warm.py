@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from typing import NoReturn
 
 from marin_rules.execution import worker
@@ -67,7 +68,7 @@ class WarmServer:
         self._process.wait()
 
 
-def serve(folder: str, plan_path: str) -> None:
+def serve(folder: str, plan_path: str) -> NoReturn:
     """Hand each request to a worker until the driver has gone; then wait for the workers to end."""
     plan = FrozenPlan.read(plan_path)
     gc.collect()
@@ -104,6 +105,7 @@ def serve(folder: str, plan_path: str) -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
     shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)  # There is nothing to tidy up, and the driver waits.
 
 
 def _announce(folder: str) -> None:
@@ -147,7 +149,7 @@ def _work(folder: str, plan: FrozenPlan, requests: int, idle: int) -> NoReturn:
             if reply >= 0:
                 with contextlib.suppress(OSError):
                     os.write(reply, f"pid {os.getpid()}\n".encode())
-                code = worker.main(worker.parse(arguments), plan, client=reply)
+                code = _run(plan, arguments, reply)
                 with contextlib.suppress(OSError):
                     os.write(reply, f"exit {code}\n".encode())
                 os.close(reply)
@@ -155,6 +157,14 @@ def _work(folder: str, plan: FrozenPlan, requests: int, idle: int) -> NoReturn:
                 os.unlink(os.path.join(folder, f"{_TAKEN}.{slot}"))
             os.write(idle, f"{os.getpid()}\n".encode())
     os._exit(0)
+
+
+def _run(plan: FrozenPlan, arguments: list[str], reply: int) -> int:
+    try:
+        return worker.main(worker.parse(arguments), plan, client=reply)
+    except Exception:
+        traceback.print_exc()  # A fault of ours; the step counts as failed, the worker goes on.
+        return worker.EXIT_FAILED
 
 
 if __name__ == "__main__":

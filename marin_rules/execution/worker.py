@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import selectors
+import shlex
 import signal
 import sys
 import time
@@ -198,10 +199,10 @@ class Worker:
                 for key, _ in selector.select(max(0.0, due - time.monotonic())):
                     if key.fd == self._wakeup:
                         os.read(self._wakeup, 4096)
-                    elif key.fd == self._client:  # It can only be an error: nobody reads that pipe any more.
-                        self._stop_signal = self._stop_signal or signal.SIGTERM
+                    elif key.fd == self._client:
+                        self._client_is_gone()
                         selector.unregister(key.fd)
-                    elif not self._pass_on(key.fd, streams, result):
+                    elif self._pass_on(key.fd, streams, result) == b"":
                         selector.unregister(key.fd)
                 now = time.monotonic()
                 if self._stop_signal and kill_at is None:
@@ -209,6 +210,7 @@ class Worker:
                     kill_at = now + STOP_GRACE_SECONDS
                 if kill_at is not None and now >= kill_at:
                     process.stop(signal.SIGKILL)
+                    kill_at = now + STOP_GRACE_SECONDS
                 if now >= heartbeat:
                     heartbeat = now + self._beat(now)
                     log.flush()
@@ -233,17 +235,17 @@ class Worker:
         return HEARTBEAT_SECONDS
 
     @staticmethod
-    def _pass_on(descriptor: int, streams: dict[int, OutputStream], result: bytearray) -> bool:
-        """Read once; False at the end of the stream, or when nothing is there now."""
+    def _pass_on(descriptor: int, streams: dict[int, OutputStream], result: bytearray) -> bytes | None:
+        """Read once and pass it on; nothing (b"") at the end of the stream, None if there is nothing right now."""
         try:
             data = os.read(descriptor, 1 << 16)
         except BlockingIOError:
-            return False
+            return None
         if descriptor in streams:
             streams[descriptor].feed(data)
         else:
             result += data
-        return bool(data)
+        return data
 
     # -- after the step --------------------------------------------------------------------------------------
 
@@ -306,11 +308,20 @@ class Worker:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         return read, write
 
+    def _client_is_gone(self) -> None:
+        """Whoever waited for this step does not any more: that is as good as a signal to stop."""
+        self._stop_signal = self._stop_signal or signal.SIGTERM
+
     def _sleep(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
-            if selector.select(seconds):
-                os.read(self._wakeup, 4096)
+            if self._client is not None:
+                selector.register(self._client, selectors.EVENT_READ)
+            for key, _ in selector.select(seconds):
+                if key.fd == self._client:
+                    self._client_is_gone()
+                else:
+                    os.read(self._wakeup, 4096)
         if self._stop_signal:
             raise Stopped(self._stop_signal)
 
@@ -335,7 +346,7 @@ def main(options: argparse.Namespace, plan: FrozenPlan | None = None, client: in
         step = plan.by_key.get(options.step)
         if step is None:
             raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
-        script = Script(sys.stdin.buffer.read(), options.script.split()) if options.script else None
+        script = Script(sys.stdin.buffer.read(), shlex.split(options.script)) if options.script else None
         return Worker(plan, step, script, client).run()
     except MarinRulesError as error:
         sys.stderr.write(f"marin-rules: {error}\n")
