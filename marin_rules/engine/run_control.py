@@ -7,7 +7,7 @@ import shutil
 
 from marin_rules.engine.session import Session
 from marin_rules.engine.warm import WarmServer
-from marin_rules.execution.assessment import State
+from marin_rules.execution.assessment import IDLE
 from marin_rules.execution.environment import exported
 from marin_rules.execution.info import experiment_info_path, write_experiment_info
 from marin_rules.execution.lease import LeaseLostError
@@ -61,7 +61,7 @@ class RunControl:
         failed: set[int] = set()
         for verdict in assessment.verdicts:
             step = verdict.step
-            if verdict.state in (State.CACHED, State.NOT_NEEDED):
+            if verdict.state in IDLE:
                 continue
             status = read_status(step.output_path)
             if status is Status.FAILED:

@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -26,7 +27,7 @@ from marin_rules.engine.run_control import RunControl
 from marin_rules.engine.session import Session
 from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.errors import MarinRulesError, SettingsError
-from marin_rules.execution.assessment import State, Verdict
+from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
@@ -58,14 +59,13 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
     prefix = chosen.get("prefix") or marin_prefix()
     plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
-    beside = os.path.splitext(settings.experiment)[0] + ".smk"
     run = new_run(
         prefix=prefix,
         caller_path=settings.experiment,
         executor_info_base_path=chosen.get("executor_info_base_path"),
         description=handover.description,
         force_run_failed=chosen.get("force_run_failed", True),
-        rule_files=[os.path.abspath(path) for path in (*settings.rules, *([beside] if os.path.isfile(beside) else []))],
+        rule_files=settings.rules,
     )
     return freeze(plan, run)
 
@@ -109,14 +109,13 @@ class MarinWorkflow:
         step = self.session.step(wildcards.step)
         if not self.invocation.executes:
             return [self._target_of(index) for index in step.dependencies]
-        verdict = self._verdict(step)
+        verdicts = self._assessment.verdicts
+        verdict = verdicts[step.index]
         if verdict.refused:
             return self._all_that_can_run()
-        if verdict.state in (State.CACHED, State.NOT_NEEDED):
+        if verdict.state in IDLE:
             return []
-        idle = (State.CACHED, State.NOT_NEEDED)
-        verdicts = self._assessment().verdicts
-        return [self._target_of(index) for index in step.dependencies if verdicts[index].state not in idle]
+        return [self._target_of(index) for index in step.dependencies if verdicts[index].state not in IDLE]
 
     @property
     def command(self) -> str:
@@ -130,8 +129,7 @@ class MarinWorkflow:
         if not self.invocation.executes:
             needed = [step for step in self.plan.steps if step.needed]
             return [self._target_of(step.index) for step in _ends(needed)]
-        assessment = self._assessment()
-        scheduled = assessment.scheduled
+        scheduled = self._assessment.scheduled
         if not scheduled:
             return self._nothing_to_run()
         return [self._target_of(step.index) for step in _ends(scheduled)]
@@ -172,13 +170,12 @@ class MarinWorkflow:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _assessment(self) -> Any:
-        return self._guarded(lambda: self.session.assess(self._is_forced))
-
-    def _verdict(self, step: FrozenStep) -> Verdict:
-        verdict = self._assessment()[step.index]
-        assert isinstance(verdict, Verdict)
-        return verdict
+    @cached_property
+    def _assessment(self) -> Assessment:
+        """Known once the DAG is built: only then Snakemake knows what is forced."""
+        assessment = self._guarded(lambda: self.session.assess(self._is_forced))
+        assert isinstance(assessment, Assessment)
+        return assessment
 
     def _is_forced(self, step: FrozenStep) -> bool:
         return self.invocation.forces_all or self.session.rule(step) in self.invocation.forced_rules
@@ -187,13 +184,13 @@ class MarinWorkflow:
         """One target that exists: Snakemake then finds nothing to be done, and starts nothing."""
         if not self.invocation.dry_run and self.invocation.is_driver:
             self._guarded(self.control.nothing_to_run)
-        done = (verdict.step for verdict in self._assessment().verdicts if verdict.state is State.CACHED)
+        done = (verdict.step for verdict in self._assessment.verdicts if verdict.state is State.CACHED)
         return [self._target_of(step.index) for step in itertools.islice(done, 1)]
 
     def _all_that_can_run(self) -> list[Any]:
         """A refused step comes last: everything that does not depend on it is done before the run fails."""
         able = (State.RUN, State.ELSEWHERE)
-        steps = [verdict.step for verdict in self._assessment().verdicts if verdict.state in able]
+        steps = [verdict.step for verdict in self._assessment.verdicts if verdict.state in able]
         return [self._target_of(step.index) for step in _ends(steps)]
 
     def _target_of(self, index: int) -> Any:

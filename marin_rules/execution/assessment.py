@@ -29,6 +29,10 @@ class State(StrEnum):
     NOT_NEEDED = "not needed"
 
 
+IDLE = frozenset({State.CACHED, State.NOT_NEEDED})
+"""States of steps that a run has nothing to do with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The state of one step and the reason for it."""
@@ -56,8 +60,7 @@ class Assessment:
     @property
     def scheduled(self) -> list[FrozenStep]:
         """Steps that a run has to deal with: to run, to wait for, or to refuse."""
-        idle = (State.CACHED, State.NOT_NEEDED)
-        return [verdict.step for verdict in self.verdicts if verdict.state not in idle]
+        return [verdict.step for verdict in self.verdicts if verdict.state not in IDLE]
 
 
 def assess(

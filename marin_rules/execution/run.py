@@ -44,7 +44,7 @@ def new_run(
         working_directory=os.getcwd(),
         python_path=_python_path(caller_path),
         force_run_failed=force_run_failed,
-        rule_files=tuple(rule_files),
+        rule_files=(*map(os.path.abspath, rule_files), *_rules_beside(caller_path)),
     )
 
 
@@ -52,6 +52,12 @@ def caller_of_this_process() -> str:
     """The file that was started, as Python knows it."""
     main = sys.modules.get("__main__")
     return getattr(main, "__file__", None) or "interactive"
+
+
+def _rules_beside(caller_path: str) -> list[str]:
+    """Hand-written rules of an experiment stand beside it: `x.smk` for `x.py`."""
+    path = os.path.abspath(os.path.splitext(caller_path)[0] + ".smk")
+    return [path] if os.path.isfile(path) else []
 
 
 def _python_path(caller_path: str) -> tuple[str, ...]:

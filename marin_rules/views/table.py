@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 
-from marin_rules.execution.assessment import Assessment, State, Verdict
+from marin_rules.execution.assessment import IDLE, Assessment, State, Verdict
 
 _ORDER = (State.RUN, State.ELSEWHERE, State.BLOCKED, State.CACHED, State.NOT_NEEDED)
 _COLOURS = {
@@ -21,8 +21,7 @@ _MANY = 60
 
 def table(assessment: Assessment, *, dry_run: bool, colour: bool = False, whole: bool = True) -> str:
     """Every step with its state, the reason, and its output path; then a line with the counts."""
-    idle = (State.CACHED, State.NOT_NEEDED)
-    shown = [verdict for verdict in assessment.verdicts if whole or verdict.state not in idle]
+    shown = [verdict for verdict in assessment.verdicts if whole or verdict.state not in IDLE]
     left_out = len(assessment.verdicts) - len(shown)
     lines = list(_rows(shown, dry_run=dry_run, colour=colour))
     if left_out:
