@@ -8,7 +8,11 @@ for function in marin.functions:
             marin.inputs,
         output:
             marin.target(function),
+        log:
+            marin.log,
+        conda:
+            "../envs/steps.yaml"
         params:
             command=marin.command,
         shell:
-            "{params.command} {wildcards.step}"
+            "{params.command} {wildcards.step} --log={log}"

@@ -4,14 +4,15 @@ rule count_words:
         marin.inputs,
     output:
         marin.target("count_words"),
+    log:
+        marin.log,
+    conda:
+        "../../envs/text-tools.yaml"
     params:
-        command=marin.command,
         path=marin.output_path,
         config=marin.config,
     shell:
-        marin.leased(
-            """
+        marin.leased("""
             tr -s '[:space:]' '\\n' < {params.config[text_file]:q} | sort | uniq -c |
                 awk '$1 >= {params.config[at_least]}' > {params.path:q}/counts.txt
-            """
-        )
+            """)

@@ -121,8 +121,8 @@ class LogHandler(LogHandlerBase):
             self._errored(session, record)
         elif event is LogEvent.PROGRESS:
             self._progressed(session, record)
-        elif event is LogEvent.SHELLCMD and record.__dict__.get("cmd") is None:
-            return
+        elif event is LogEvent.SHELLCMD and message.endswith("None"):
+            return  # The rule `all` has no command.
         elif message.startswith(_STOPPED_BY_FAILURE):
             self._tell_failures(session)
         elif (message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message)) or event in (

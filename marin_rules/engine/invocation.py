@@ -28,6 +28,11 @@ class Invocation:
         return bool(self._workflow.local_exec)
 
     @property
+    def deploys_conda(self) -> bool:
+        """Rules run in their conda environments (`--sdm conda`). Known from the beginning."""
+        return any(method.name == "CONDA" for method in self._workflow.deployment_settings.deployment_method)
+
+    @property
     def is_driver(self) -> bool:
         """False in a process that Snakemake started for one job."""
         return bool(self._workflow.is_main_process)

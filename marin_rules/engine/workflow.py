@@ -119,10 +119,13 @@ class MarinWorkflow:
 
     @property
     def command(self) -> str:
-        """What the job of a step executes; Snakemake fills the step in."""
-        return shlex.join(
-            ["source", str(run_step_command()), sys.executable, "--plan", self.plan.run.plan_path, "--step"]
-        )
+        """What the job of a step executes; Snakemake fills the step in. In a conda environment, that one's Python."""
+        return self._run_step("python" if self.invocation.deploys_conda else sys.executable)
+
+    @property
+    def log(self) -> str:
+        """Where Snakemake looks for a job's log: a link to the log beside the step's data."""
+        return os.path.join(".snakemake", "marin-rules", "logs", "{step}.log")
 
     def requested(self, wildcards: Any) -> list[Any]:
         """The targets of a run: whatever is unfinished and nothing else waits for."""
@@ -151,10 +154,11 @@ class MarinWorkflow:
         """The step's config as plain data: `{params.config[field]}` in a command."""
         return self.plan.record(self.session.step(wildcards.step)).config
 
-    @staticmethod
-    def leased(script: str, interpreter: str = "bash -euo pipefail") -> str:
-        """A command that runs `script` under the step's lease. The rule passes `command=marin.command`."""
-        command = f"{{params.command}} {{wildcards.step}} --script {shlex.quote(interpreter)}"
+    def leased(self, script: str, interpreter: str = "bash -euo pipefail") -> str:
+        """A command that runs `script` under the step's lease, in whatever environment the rule has."""
+        command = (
+            f"{self._run_step(sys.executable)} {{wildcards.step}} --log={{log}} --script {shlex.quote(interpreter)}"
+        )
         return f"{command} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
 
     # -- the run ---------------------------------------------------------------------------------------------
@@ -169,6 +173,9 @@ class MarinWorkflow:
         self._guarded(lambda: self.control.finish(success=success))
 
     # -- inside ----------------------------------------------------------------------------------------------
+
+    def _run_step(self, python: str) -> str:
+        return shlex.join(["source", str(run_step_command()), python, "--plan", self.plan.run.plan_path, "--step"])
 
     @cached_property
     def _assessment(self) -> Assessment:

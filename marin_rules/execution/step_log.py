@@ -6,6 +6,7 @@ A progress bar redraws its line many times; such redraws reach log and terminal 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -51,6 +52,15 @@ class StepLog:
             if not self._broken:
                 self._broken = True
                 write_all(2, f"{self.path}: the log is incomplete: {error.strerror}\n".encode())
+
+    def link_from(self, path: str) -> None:
+        """Let a file of this name lead to the log, if the log is a local file. A mere convenience: it may fail."""
+        if path and not self._remote:
+            with contextlib.suppress(OSError):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+                os.symlink(os.path.abspath(self.path), path)
 
     def flush(self) -> None:
         """Make what was written so far visible to readers."""

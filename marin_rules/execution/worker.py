@@ -57,7 +57,15 @@ class Stopped(Exception):
 class Worker:
     """One step, from the lease to the final state."""
 
-    def __init__(self, plan: FrozenPlan, step: FrozenStep, script: Script | None, client: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: FrozenPlan,
+        step: FrozenStep,
+        *,
+        script: Script | None = None,
+        log_link: str = "",
+        client: int | None = None,
+    ) -> None:
         self.plan = plan
         self.step = step
         self.forced = step.index in plan.forced
@@ -65,6 +73,7 @@ class Worker:
         self.lease: Lease = open_lease(step.output_path, self.owner)
         self.process = StepProcess(plan, step, script)
         self.started = time.time()
+        self._log_link = log_link
         self._client = client
         self._stop_signal = 0
         self._last_beat = 0.0
@@ -144,6 +153,7 @@ class Worker:
         check_version(self.plan, self.step)
         log = StepLog(self.step.output_path)
         try:
+            log.link_from(self._log_link)
             info = self._begin()
             log.write(
                 f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode()
@@ -329,6 +339,7 @@ class Worker:
 _PARSER = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")
 _PARSER.add_argument("--plan", required=True, help="the frozen plan")
 _PARSER.add_argument("--step", required=True, help="the step's key: its <name>-<hash>")
+_PARSER.add_argument("--log", default="", metavar="PATH", help="make a link to the step's log here")
 _PARSER.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
 
 
@@ -347,7 +358,7 @@ def main(options: argparse.Namespace, plan: FrozenPlan | None = None, client: in
         if step is None:
             raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
         script = Script(sys.stdin.buffer.read(), shlex.split(options.script)) if options.script else None
-        return Worker(plan, step, script, client).run()
+        return Worker(plan, step, script=script, log_link=options.log, client=client).run()
     except MarinRulesError as error:
         sys.stderr.write(f"marin-rules: {error}\n")
         return EXIT_FAILED
