@@ -18,6 +18,9 @@ from marin_rules.steps import ExecutorStep
 
 MIRROR_SCHEME = "mirror://"
 
+_MAX_PREFIX = 100_000
+"""No dotted path of an honest config is longer."""
+
 _SCALARS = (str, int, float, type(None))
 _SEQUENCES = (list, tuple)
 _SETS = (set, frozenset)
@@ -64,6 +67,8 @@ def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
     pending: list[tuple[str, Any]] = [("", config)]
     while pending:
         prefix, value = pending.pop()
+        if len(prefix) > _MAX_PREFIX:
+            raise ValueError(f"the config holds itself, or is nested too deep: {prefix[:60]}...")
         if isinstance(value, _SCALARS):
             continue
         if isinstance(value, InputName):
@@ -245,10 +250,9 @@ def _rebuild(value: Any, resolve: Callable[[Any], Any], *, into_sets: bool = Fal
         return value if all(new_dict[key] is item for key, item in value.items()) else new_dict
     if isinstance(value, _SEQUENCES) or (into_sets and isinstance(value, _SETS)):
         items = [_rebuild(item, resolve, into_sets=into_sets) for item in value]
-        changed_items = sum(new is not old for new, old in zip(items, value, strict=True))
-        if not changed_items:
+        if all(new is old for new, old in zip(items, value, strict=True)):
             return value
-        if changed_items > 1 and isinstance(value, _SETS):
+        if isinstance(value, _SETS) and len(value) > 1 and any(True for _ in walk_config(value)):
             raise ValueError(
                 "a set has no stable order, so the references or versioned values in it would give another path in"
                 " every run. Use a list."

@@ -38,8 +38,12 @@ MAX_INLINE_DEPTH = 4
 _JOIN_BELOW_BYTES = 4 << 20
 """Texts up to this size are kept as one string. Larger ones often begin alike, and the beginning is hashed once."""
 
-MAX_VERSION_BYTES = 4 << 30
+MAX_VERSION_BYTES = 1 << 30
 """Chains of non-blocking references double the version at each level; Marin would run out of memory."""
+
+
+class VersionError(PlanError, TypeError):
+    """A versioned value has no JSON; Marin raises what the JSON encoder raises."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +62,9 @@ class Identity:
 
     size: int
     """Bytes of the version's text."""
+
+    nesting: int
+    """Levels of versions written into each other."""
 
     text: Text
     """The version as JSON, sharing the texts of the dependencies."""
@@ -124,6 +131,7 @@ def identify(
         digest=digest,
         depth=depth,
         size=size,
+        nesting=1 + max([item.nesting for item in (*blocking, *pseudo) if item.depth <= MAX_INLINE_DEPTH], default=0),
         text=text,
         version=version,
         mention=text if depth <= MAX_INLINE_DEPTH else json.dumps(name_and_hash).encode(),
@@ -215,7 +223,7 @@ class IdentityGraph:
             step, references = next(reversed(path.items()))
             reference = next((item for item in references if item not in self.identities), None)
             if reference is None:
-                self.identities[step] = identify(step.name, self.collected[step], self.identities, self._heads)
+                self.identities[step] = self._identify(step)
                 added.append(step)
                 del path[step]
             elif reference in path:
@@ -225,6 +233,14 @@ class IdentityGraph:
             else:
                 path[reference] = self._references(reference)
         return added
+
+    def _identify(self, step: Step) -> Identity:
+        try:
+            return identify(step.name, self.collected[step], self.identities, self._heads)
+        except PlanError:
+            raise
+        except (TypeError, ValueError, RecursionError) as error:
+            raise VersionError(f"step {step.name!r}: a versioned value cannot be written as JSON: {error}") from error
 
     def _references(self, step: Step) -> Iterator[Step]:
         try:

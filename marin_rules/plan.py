@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 from urllib.parse import urlparse
 
@@ -91,7 +92,7 @@ def make_plan(
     """Plan `steps` and all they depend on, or with `run_only` (regular expressions) only what matches."""
     graph = IdentityGraph()
     roots = [get_executor_step(step) for step in steps]
-    ordered = [step for root in roots for step in _identify(graph, root)]
+    ordered = [step for root in roots for step in graph.add(root)]
     canonical = _one_step_a_version(graph, ordered, prefix)
 
     unique = list(dict.fromkeys(canonical[step] for step in ordered))
@@ -130,15 +131,6 @@ def make_plan(
         )
     _check_collisions(planned)
     return Plan(prefix=prefix, steps=tuple(planned), roots=tuple(asked), warnings=tuple(warnings))
-
-
-def _identify(graph: IdentityGraph, root: Step) -> list[Step]:
-    try:
-        return graph.add(root)
-    except TypeError as error:
-        raise PlanError(
-            f"step {root.name!r} (or one it depends on): a versioned value cannot be written as JSON: {error}"
-        ) from error
 
 
 def _one_step_a_version(graph: IdentityGraph, ordered: Sequence[Step], prefix: str) -> dict[Step, Step]:
@@ -196,8 +188,8 @@ def _check_step(step: Step) -> None:
     where = f"step {step.name!r}"
     if not isinstance(step.name, str) or not step.name.strip("/ "):
         raise PlanError(f"a step with function {function_name(step.fn)} has no name: give it one, such as 'data/raw'")
-    if any(ord(character) < 32 for character in step.name):
-        raise PlanError(f"{where}: the name holds a control character")
+    if not step.name.isprintable():
+        raise PlanError(f"{where}: the name holds a control character, or one that cannot be shown")
     if step.name.startswith("/"):
         raise PlanError(
             f"{where}: the name starts with a slash, so the step would write outside the prefix. Remove it, or use"
@@ -205,15 +197,17 @@ def _check_step(step: Step) -> None:
         )
     if climbs(step.name):
         raise PlanError(f"{where}: the name climbs with '..' and could leave the prefix. Use a plain name.")
-    if step.override_output_path is not None and _is_relative(step.override_output_path):
-        if not step.override_output_path.strip("/ "):
-            raise PlanError(f"{where}: override_output_path is empty")
-        if climbs(step.override_output_path):
-            raise PlanError(f"{where}: override_output_path {step.override_output_path!r} climbs out of the prefix")
+    override = step.override_output_path
+    if override is not None and (not override.strip("/ ") or _leaves_prefix(override)):
+        raise PlanError(
+            f"{where}: override_output_path {override!r} is neither a path below the prefix nor an absolute path or URL"
+        )
     if step.fn is None:
         raise PlanError(f"{where} has no function to run")
     if not callable(step.fn):
         raise PlanError(f"{where}: fn is a {type(step.fn).__name__}, not a function")
+    if isinstance(step.report, str):
+        raise PlanError(f"{where}: report={step.report!r} must be a list of names or patterns")
     for pattern in step.report:
         if not pattern or climbs(pattern):
             raise PlanError(f"{where}: report={pattern!r} must name files below the step's output path")
@@ -226,9 +220,9 @@ def _check_references(step: Step, collected: Dependencies) -> None:
         if reference.step is None:
             if not name:
                 raise PlanError(f"step {step.name!r}, {field}: a hard-coded path is empty")
-            if _is_relative(name) and climbs(name):
+            if _leaves_prefix(name):
                 raise PlanError(f"step {step.name!r}, {field}: the hard-coded path {name!r} climbs out of the prefix")
-        elif climbs(name) or urlparse(name).scheme:
+        elif climbs(name) or "://" in name:
             raise PlanError(
                 f"step {step.name!r}, {field}: {name!r} is not below the output path it is taken from. Use a path"
                 " without a leading slash and '..', or InputName.hardcoded(path) for one of your own."
@@ -262,8 +256,10 @@ def _check_versioned(step: Step, field: str, value: Any) -> None:
             )
         if isinstance(item, set | frozenset) and len(item) > 1:
             raise PlanError(f"step {step.name!r}, {where}: a versioned set has no stable order. Use a sorted list.")
-        children = list(_items(where, item))
-        pending.extend(children)
+        if isinstance(item, Enum):
+            pending.append((where, item.value))
+            continue
+        pending.extend(_items(where, item))
         is_container = isinstance(item, dict | list | tuple) or field_names(type(item)) is not None
         if not is_container and re.search(r" at 0x[0-9a-f]+", str(item)):
             raise PlanError(
@@ -291,5 +287,9 @@ def _check_collisions(planned: Sequence[PlannedStep]) -> None:
             )
 
 
-def _is_relative(path: str) -> bool:
-    return not urlparse(path).scheme and not path.startswith("/")
+def _leaves_prefix(path: str) -> bool:
+    """Whether a path is relative, but not to a place below the prefix."""
+    if path.startswith("/") or "://" in path:
+        return False
+    # Marin takes whatever stands before a colon for a scheme, and the path for one of its own.
+    return climbs(path) or bool(urlparse(path).scheme)

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from marin_rules.configs import instantiate_config, resolve_config, upstream_steps
@@ -189,7 +190,7 @@ class Executor:
         path = self.executor_info_path or experiment_info_path(self._frozen())
         if path.startswith("gs://"):
             return "https://storage.cloud.google.com/" + path.removeprefix("gs://")
-        return path if "://" in path else "file://" + os.path.abspath(path)
+        return path if "://" in path else Path(path).absolute().as_uri()
 
     def _frozen(self) -> FrozenPlan:
         return freeze(make_plan(self._asked or self.steps, prefix=self.prefix), self._new_run())

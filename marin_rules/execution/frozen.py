@@ -32,7 +32,8 @@ _MAGIC = b"marin-rules plan 1\n"
 _LENGTH = struct.Struct("<QI")
 
 MAX_WRITTEN_VERSION_BYTES = 1 << 20
-"""Versions above this are written to info files with their dependencies as `name-hash`."""
+MAX_WRITTEN_NESTING = 100
+"""Versions above these are written to info files with their dependencies as `name-hash`."""
 
 
 class PlanFileError(MarinRulesError):
@@ -286,8 +287,9 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
 
 def _record(planned: PlannedStep) -> bytes:
     """A `StepRecord` as JSON, its fields in order."""
-    abridged = planned.identity.size > MAX_WRITTEN_VERSION_BYTES
-    version = to_json(planned.identity.version["config"])
+    identity = planned.identity
+    abridged = identity.size > MAX_WRITTEN_VERSION_BYTES or identity.nesting > MAX_WRITTEN_NESTING
+    version = to_json(identity.version["config"])
     rest = [planned.mentions, planned.pseudo_mentions, abridged]
     head = json.dumps([to_plain(planned.config), planned.step.override_output_path])
     return f"{head[:-1]}, {version}, {json.dumps(rest)[1:]}".encode()
@@ -303,6 +305,8 @@ def _key(planned: PlannedStep, taken: set[str]) -> str:
         # A path library would fold empty and dotted parts together, so then no slash stays a slash.
         foldable = any(part in ("", ".", "..") for part in text.split("/"))
         key = quote(text, safe=_SAFE_IN_KEYS[1:] if foldable else _SAFE_IN_KEYS)
+        if key.startswith("-"):  # It would look like an option.
+            key = "%2D" + key[1:]
         if key not in taken:
             break
     taken.add(key)

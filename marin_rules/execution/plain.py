@@ -18,6 +18,8 @@ def to_plain(value: Any) -> Any:
     """Any config as data that JSON can hold; functions by their names, the rest by their text."""
     if isinstance(value, _PLAIN) and not isinstance(value, Enum):
         return value
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        return function_name(value)
     names = field_names(type(value))
     if names is not None:
         return {name: to_plain(getattr(value, name)) for name in names}
@@ -25,6 +27,4 @@ def to_plain(value: Any) -> Any:
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain(item) for item in value]
-    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        return function_name(value)
     return json.loads(to_json(value))

@@ -11,12 +11,14 @@ import io
 import pickle
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
 import cloudpickle
 
 from marin_rules.errors import PlanError
+from marin_rules.remote import RemoteCallable
 
 _PROTOCOL = 5
 
@@ -42,7 +44,7 @@ class Packer:
 
     def definitions(self) -> bytes:
         """All shared definitions, in one piece so that they may refer to each other."""
-        return bytes(cloudpickle.dumps(self._definitions, protocol=_PROTOCOL))
+        return _pickled_by_value(self._definitions)
 
     def number_of(self, definition: Any, owner: str) -> int | None:
         """The number of a definition that must travel by value, None for one that can be imported."""
@@ -58,7 +60,7 @@ class Packer:
 
     def _pack_alone(self, value: Any, owner: str) -> bytes:
         try:
-            return bytes(cloudpickle.dumps(value, protocol=_PROTOCOL))
+            return _pickled_by_value(value)
         except Exception as error:
             raise PlanError(
                 f"{owner} cannot be sent to the process that runs it: {_first_line(error)}. A step's function and"
@@ -76,6 +78,32 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, type | FunctionType):
             return self._packer.number_of(value, self._owner)
         return None
+
+    def reducer_override(self, value: Any) -> Any:
+        return _without_secrets(value)
+
+
+class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def persistent_id(self, value: Any) -> None:
+        if isinstance(value, io.IOBase):
+            raise TypeError("an open file")  # cloudpickle would send along what can be read from it now.
+
+    def reducer_override(self, value: Any) -> Any:
+        reduced = _without_secrets(value)
+        return super().reducer_override(value) if reduced is NotImplemented else reduced
+
+
+def _pickled_by_value(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _ByValuePickler(buffer, protocol=_PROTOCOL).dump(value)
+    return buffer.getvalue()
+
+
+def _without_secrets(value: Any) -> Any:
+    """Values of environment variables never enter a plan: see `marin_rules.execution.environment`."""
+    if isinstance(value, RemoteCallable) and value.env_vars:
+        return replace(value, env_vars={}).__reduce_ex__(_PROTOCOL)
+    return NotImplemented
 
 
 class Unpacker:
