@@ -89,7 +89,7 @@ def summarize(config: SummaryConfig) -> dict[str, float]:
         file.write("learning_rate,batch_size,loss\n")
         file.writelines(f"{r['learning_rate']},{r['batch_size']},{r['loss']}\n" for r in results)
 
-    figure, axes = pyplot.subplots(figsize=(6, 4))
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
     for batch_size in sorted({r["batch_size"] for r in results}):
         line = [r for r in results if r["batch_size"] == batch_size]
         axes.plot([r["learning_rate"] for r in line], [r["loss"] for r in line], marker="o", label=str(batch_size))

@@ -6,6 +6,7 @@ running and waiting; elsewhere (a file, CI) there are plain lines only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -19,6 +20,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from marin_rules.engine import session as sessions
 from marin_rules.engine.session import Session
 from marin_rules.execution.frozen import FrozenStep
+from marin_rules.execution.status import Status, read_status
 from marin_rules.execution.step_log import CLEAR_LINE, log_path
 from marin_rules.views.table import duration, heading, table
 
@@ -32,6 +34,7 @@ _UNINTERESTING = (
     "Assuming unrestricted shared filesystem usage",
     "Building DAG of jobs",
     "Using shell",
+    "Conda environments: ignored",
     "Provided cores",
     "Rules claiming more threads",
     "Select jobs to execute",
@@ -41,6 +44,7 @@ _UNINTERESTING = (
     "Removing output files of failed job",
     "Config file ",
     "Warning: the following output files of rule",
+    "Missing metadata for file",
     "Reasons:",
     "Elapsed time",
     "Complete log(s)",
@@ -101,7 +105,9 @@ class LogHandler(LogHandlerBase):
         message = str(record.msg or "")
         if event is None and message.startswith(_UNINTERESTING):
             return
-        if session is None or self.common_settings.verbose:
+        if sessions.trouble and sessions.trouble in message:
+            self._write(f"error: {sessions.trouble}")
+        elif session is None or self.common_settings.verbose:
             self._write(self.format(record))
         elif event is LogEvent.WORKFLOW_STARTED:
             self._write(f"experiment {session.plan.run.caller_path}, prefix {session.plan.run.prefix}")
@@ -178,9 +184,16 @@ class LogHandler(LogHandlerBase):
             return
         step, began = running
         self._failed.append(step)
-        self._write(f"{_clock()} FAILED {step.name} after {duration(time.monotonic() - began)}")
+        what = "stopped" if self._was_stopped(step) else "FAILED"
+        self._write(f"{_clock()} {what} {step.name} after {duration(time.monotonic() - began)}")
         if self.common_settings.printshellcmds:
             self._write(f"         command: {record.__dict__.get('shellcmd')}")
+
+    @staticmethod
+    def _was_stopped(step: FrozenStep) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return read_status(step.output_path) is Status.CANCELLED
+        return False
 
     def _progressed(self, session: Session, record: LogRecord) -> None:
         if record.__dict__.get("done") == record.__dict__.get("total"):
@@ -190,6 +203,8 @@ class LogHandler(LogHandlerBase):
     def _tell_results(self, session: Session) -> None:
         """Where the results are: the paths of what was asked for."""
         roots = [step for step in session.plan.steps if step.root]
+        if not roots:
+            return
         self._write("\nall done, the results are in:")
         for step in roots[:20]:
             self._write(f"  {step.name}  {step.output_path}")
@@ -203,7 +218,10 @@ class LogHandler(LogHandlerBase):
         self._write(f"\n{self._done} done, {len(self._failed)} failed, {left} not run")
         for step in self._failed:
             self._write(f"  {step.name}  log: {log_path(step.output_path)}")
-        self._write("Run the same command again to try once more: what is done is kept.")
+        if session.plan.run.force_run_failed:
+            self._write("Run the same command again to try once more: what is done is kept.")
+        else:
+            self._write("Steps that failed are run again with force_run_failed=true: what is done is kept.")
 
     # -- the live line ---------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from marin_rules.errors import SettingsError
+
 
 class Invocation:
     """A view of Snakemake's `workflow` object."""
@@ -18,6 +20,13 @@ class Invocation:
     def executes(self) -> bool:
         """A run or a dry run; False for reports, graphs, summaries, lints and the like."""
         return self._workflow.execution_settings is not None
+
+    def check(self) -> None:
+        """Snakemake takes any number of jobs, and runs something for a negative one."""
+        settings = self._workflow.resource_settings
+        for number in (settings.nodes, settings.cores):
+            if isinstance(number, int) and number < 1:
+                raise SettingsError(f"the number of jobs (-j, --cores) must be at least 1, not {number}")
 
     @property
     def dry_run(self) -> bool:

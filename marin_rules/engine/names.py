@@ -16,7 +16,7 @@ def rule_names(steps: Sequence[FrozenStep], reserved: Sequence[str] = ("all",)) 
     taken = {step.rule for step in steps if step.rule is not None} | set(reserved)
     names: dict[str, str] = {}
     for function in functions:
-        parts = [safe for part in function.split(".") if (safe := _identifier(part))]
+        parts = [safe for part in function.split(".") if (safe := _identifier(part))] or ["step"]
         same = [other for other in functions if _identifier(other.rsplit(".", 1)[-1]) == parts[-1]]
         candidates = [parts[-1]] if len(same) == 1 else []
         candidates += ["_".join(parts[-length:]) for length in range(2, len(parts) + 1)]

@@ -1,8 +1,8 @@
 """Snakemake's storage provider for steps: a target exists when the status of its step is SUCCESS.
 
-Data never pass through Snakemake: there is nothing to retrieve, store or remove. The modification time is constant,
-so that only identity decides what runs. Statuses are read in bulk before the DAG is built; a finished step is
-never asked about again.
+Data never pass through Snakemake: there is nothing to retrieve, store or remove. What was done before this run has a
+constant modification time, so that only identity decides what runs. Statuses are read in bulk before the DAG is built;
+a finished step is never asked about again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from snakemake_interface_storage_plugins.storage_provider import (
 
 from marin_rules.engine import session
 from marin_rules.engine.names import SEPARATOR
-
-MODIFIED = 0.0
 
 
 class StorageProvider(StorageProviderBase):
@@ -72,14 +70,14 @@ class StorageObject(StorageObjectRead, StorageObjectWrite):
         done = self.exists()
         cache.exists_in_storage[key] = done
         if done:
-            cache.mtime[key] = Mtime(storage=MODIFIED)
+            cache.mtime[key] = Mtime(storage=self.mtime())
             cache.size[key] = 0
 
     def exists(self) -> bool:
         return session.current().is_done(self._key)
 
     def mtime(self) -> float:
-        return MODIFIED
+        return session.current().finished_at(self._key)
 
     def size(self) -> int:
         return 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.info import read_info
 from marin_rules.execution.status import Status
 from marin_rules.storage.files import is_url, read_bytes, write_atomic
-from marin_rules.views.step_page import StepFacts, overview_page, step_page
+from marin_rules.views.step_page import StepFacts, overview_page, spreadsheet_page, step_page
+from marin_rules.views.table import duration
 
 _FOLDER = Path(".snakemake") / "marin-rules" / "report"
 
@@ -41,14 +43,26 @@ def report_items(session: Session) -> list[ReportItem]:
     run = session.plan.run
     steps = [(step, _facts(session, step)) for step in session.plan.steps if step.needed]
     overview = overview_page(_title(run.caller_path), run.description, [facts for _, facts in steps])
-    items = [ReportItem(_write("overview", overview), "Experiment", {"page": "overview", "status": "", "runtime": ""})]
+    items = [ReportItem(_write("overview", overview), "Experiment", _overview_labels([facts for _, facts in steps]))]
     for step, facts in steps:
         path = _write(f"step-{step.index:05}", step_page(facts))
         labels = {"page": step.name, "status": facts.status, "runtime": facts.runtime}
         items.append(ReportItem(path, "Experiment", labels))
         for name, file in _declared(step):
-            items.append(ReportItem(file, "Results", {"step": step.name, "file": name}))
+            items.append(ReportItem(file, "Pictures and tables", {"file": f"{step.name}/{name}"}))
     return items
+
+
+def _overview_labels(steps: Sequence[StepFacts]) -> dict[str, str]:
+    """Snakemake makes a switch of a label with two values, each in half of the entries, and shows one half (or
+    fails, when an entry has no other half). A value that no other entry has prevents that."""
+    counts = Counter(facts.status for facts in steps)
+    seconds = sum(facts.run.get("seconds", 0) for facts in steps)
+    return {
+        "page": "overview",
+        "status": ", ".join(f"{count} {status}" for status, count in counts.items()),
+        "runtime": f"{duration(seconds)} in all",
+    }
 
 
 def _title(caller_path: str) -> str:
@@ -79,7 +93,11 @@ def _declared(step: FrozenStep) -> Iterator[tuple[str, str]]:
     for name in _files_below(step.output_path):
         if any(fnmatch.fnmatch(name, pattern) for pattern in step.report):
             path = os.path.join(step.output_path, name)
-            yield name, _fetch(step, name, path) if is_url(path) else path
+            if name.endswith((".csv", ".tsv")):  # A browser would download these instead of showing them.
+                page = spreadsheet_page(f"{step.name}/{name}", (read_bytes(path) or b"").decode(errors="replace"))
+                yield name, _write(f"step-{step.index:05}-files/{name}", page)
+            else:
+                yield name, _fetch(step, name, path) if is_url(path) else path
 
 
 def _files_below(output_path: str) -> list[str]:

@@ -37,7 +37,7 @@ class RunControl:
         os.environ.update(exported(self._plan.environments))
         self._session.live = True
         if warm:
-            self._warm = WarmServer.start(run.plan_path)
+            self._warm = WarmServer(run.plan_path)
 
     def nothing_to_run(self) -> None:
         """Even an experiment whose steps are all done is written down, once."""

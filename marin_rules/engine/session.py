@@ -5,6 +5,7 @@ Snakemake makes its plug-ins itself and tells them nothing of the Snakefile, so 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ class Session:
     def __post_init__(self) -> None:
         self.rule_of = rule_names(self.plan.steps)
         self._statuses: dict[str, StatusOrError] = {}
+        self._finished_at: dict[str, float] = {}
 
     def step(self, key: str) -> FrozenStep:
         return self.plan.by_key[key]
@@ -54,7 +56,13 @@ class Session:
             return self.statuses()[step.output_path] is Status.SUCCESS
         status = read_status(step.output_path)
         self._statuses[step.output_path] = status
+        if status is Status.SUCCESS:
+            self._finished_at[key] = time.time()
         return status is Status.SUCCESS
+
+    def finished_at(self, key: str) -> float:
+        """When a step was seen to finish in this run; 0 for all that was done before."""
+        return self._finished_at.get(key, 0.0)
 
     live: bool = False
     """Steps are running: states that are not final are read anew each time they are asked for."""
@@ -63,10 +71,11 @@ class Session:
         """Judge every step, once a process."""
         if self.assessment is None:
             steps = self.plan.steps
+            statuses = self.statuses()
             self._check_versions()
             self.assessment = assess(
                 self.plan,
-                self.statuses(),
+                statuses,
                 forced=[step.index for step in steps if forced(step)],
                 lease_of=_live_lease,
                 failed_at=_last_change,
@@ -98,6 +107,8 @@ def _last_change(step: FrozenStep) -> str | None:
 
 
 _current: Session | None = None
+trouble: str | None = None
+"""What stops this process, for the console to tell without Snakemake's additions."""
 
 
 def start(plan: FrozenPlan) -> Session:

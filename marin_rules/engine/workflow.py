@@ -44,6 +44,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         frozen = os.environ.get(PLAN_VARIABLE)
         plan = FrozenPlan.read(frozen) if frozen else plan_experiment(read_settings(config))
     except (MarinRulesError, OSError) as error:
+        sessions.trouble = str(error)
         raise WorkflowError(str(error)) from None
     return MarinWorkflow(sessions.start(plan), Invocation(workflow), storage)
 
@@ -132,6 +133,7 @@ class MarinWorkflow:
         if not self.invocation.executes:
             needed = [step for step in self.plan.steps if step.needed]
             return [self._target_of(step.index) for step in _ends(needed)]
+        self._guarded(self.invocation.check)
         scheduled = self._assessment.scheduled
         if not scheduled:
             return self._nothing_to_run()
@@ -215,6 +217,7 @@ class MarinWorkflow:
         try:
             return action()
         except (MarinRulesError, OSError) as error:
+            sessions.trouble = str(error)
             raise WorkflowError(str(error)) from None
 
 

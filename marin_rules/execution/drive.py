@@ -7,10 +7,11 @@ signal handlers stay apart, and an interrupt reaches it like any program in the 
 from __future__ import annotations
 
 import base64
+import io
 import json
+import operator
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -72,14 +73,27 @@ def read_failures(plan: FrozenPlan) -> list[Failure]:
     return [Failure(**json.loads(data)) for data in found if data is not None]
 
 
+class _ExceptionPickler(pickle.Pickler):
+    """Names classes of the experiment file, which is `__main__` for the driver alone, instead of looking them up."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type) and value.__module__ == "__main__":
+            return _class_of_main, (value.__qualname__,)
+        return NotImplemented
+
+
+def _class_of_main(name: str) -> Any:
+    return operator.attrgetter(name)(sys.modules["__main__"])
+
+
 def pickled(error: BaseException) -> str | None:
     """An exception as text that travels, None if it cannot."""
+    buffer = io.BytesIO()
     try:
-        data = pickle.dumps(error)
-        pickle.loads(data)
+        _ExceptionPickler(buffer).dump(error)
     except Exception:
         return None
-    return base64.b64encode(data).decode()
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None) -> None:
@@ -95,8 +109,6 @@ def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None)
         code = _engine(plan, plan.run.plan_path, *jobs)
     if code == 0:
         return
-    if code in (-signal.SIGINT, 128 + signal.SIGINT):
-        raise KeyboardInterrupt
     failures = [] if dry_run else read_failures(plan)
     if not failures:
         raise EngineError(f"the run stopped with exit code {code} before any step failed: see the message above")
@@ -112,10 +124,15 @@ def _step_error(failure: Failure) -> BaseException:
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
     command = [sys.executable, "-m", ENGINE_MODULE, "--plan", plan_path, *arguments]
     environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
+    interrupted = False
     with subprocess.Popen(command, env=environment) as process:
         while True:
             try:
-                return process.wait()
+                code = process.wait()
+                break
             except KeyboardInterrupt:
                 # The terminal interrupted the engine too; it ends its jobs and writes their states.
-                continue
+                interrupted = True
+    if interrupted and code != 0:
+        raise KeyboardInterrupt
+    return code

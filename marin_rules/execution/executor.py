@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marin_rules.configs import instantiate_config, resolve_config, upstream_steps
+from marin_rules.errors import SettingsError
 from marin_rules.execution.drive import drive
 from marin_rules.execution.frozen import FrozenPlan, freeze
 from marin_rules.execution.info import (
@@ -138,7 +139,7 @@ class Executor:
         Raises RuntimeError "N step(s) failed" from "Step failed: <name>" from the original exception.
         """
         if max_concurrent is not None and max_concurrent < 1:
-            raise ValueError(f"max_concurrent must be at least 1, not {max_concurrent}")
+            raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
         plan = make_plan(steps, prefix=self.prefix, run_only=run_only)
         for warning in plan.warnings:
             logger.warning("%s", warning)

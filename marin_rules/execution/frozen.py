@@ -1,6 +1,6 @@
 """The frozen plan: one file that holds all a run needs, so that no job ever plans again.
 
-    magic line | length of the index | index (JSON) | definitions | for each step: its record and its call
+    magic line | length of the index | index (JSON) | definitions | sources | for each step: its record and its call
 
 The index is light (names, paths, edges): rules and views read only that. The record is what is written down about a
 step, as JSON. The call (function and config) is unpacked only in the process that runs the step's code. Each part
@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.plain import to_plain
+from marin_rules.execution.sources import FrozenSources, collect_sources
 from marin_rules.execution.travel import Packer, Unpacker
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH, to_json
@@ -142,6 +143,7 @@ class FrozenPlan:
     _records: list[bytes] = field(default_factory=list, repr=False)
     _calls: list[bytes] = field(default_factory=list, repr=False)
     _definitions: bytes = field(default=b"", repr=False)
+    _sources: bytes = field(default=b"", repr=False)
 
     @cached_property
     def by_key(self) -> dict[str, FrozenStep]:
@@ -152,7 +154,8 @@ class FrozenPlan:
         return Unpacker(self._definitions)
 
     def call(self, step: FrozenStep) -> Call:
-        """The step's function and config. Imports whatever they need."""
+        """The step's function and config. Imports whatever they need, the user's own modules as they were planned."""
+        FrozenSources(self._sources).install()
         return Call(*self._unpacker.unpack(self._calls[step.index]))
 
     def record(self, step: FrozenStep) -> StepRecord:
@@ -196,7 +199,7 @@ class FrozenPlan:
         write_atomic(path, b"".join([head, *self._parts()]))
 
     def _parts(self) -> list[bytes]:
-        return [self._definitions, *self._records, *self._calls]
+        return [self._definitions, self._sources, *self._records, *self._calls]
 
     @classmethod
     def read(cls, path: str) -> FrozenPlan:
@@ -231,8 +234,9 @@ class FrozenPlan:
             warnings=tuple(content["warnings"]),
             forced=tuple(content["forced"]),
             _definitions=parts[0],
-            _records=parts[1 : len(content["steps"]) + 1],
-            _calls=parts[len(content["steps"]) + 1 :],
+            _sources=parts[1],
+            _records=parts[2 : len(content["steps"]) + 2],
+            _calls=parts[len(content["steps"]) + 2 :],
         )
 
 
@@ -249,6 +253,7 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
         if isinstance(fn, RemoteCallable):
             if fn.env_vars:
                 variables = dict(fn.env_vars)
+                packer.secrets.update(variables.values())
                 if variables not in environments:
                     environments.append(variables)
                 environment = environments.index(variables)
@@ -282,6 +287,7 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
         _records=records,
         _calls=calls,
         _definitions=packer.definitions(),
+        _sources=collect_sources(run.python_path, packer.secrets),
     )
 
 

@@ -84,6 +84,8 @@ def read_info(output_path: str) -> dict[str, Any] | None:
         info = json.loads(data)
         if not isinstance(info, dict):
             raise ValueError("it is not a JSON object")
+        if not isinstance(info.get("run", {}), dict):
+            raise ValueError("its `run` is not a JSON object")
         return info
     except ValueError as error:
         raise MarinRulesError(

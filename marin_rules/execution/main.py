@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marin_rules.errors import MarinRulesError
+from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.execution.drive import EngineError, StepsFailedError
 from marin_rules.execution.executor import Executor
 from marin_rules.execution.handover import current_handover
@@ -74,7 +74,10 @@ def executor_main(
 def _parse_flags() -> ExecutorMainConfig:
     import draccus  # Only a script needs it, and it takes a while to import.
 
-    return draccus.parse(config_class=ExecutorMainConfig, args=_with_values(sys.argv[1:]))
+    try:
+        return draccus.parse(config_class=ExecutorMainConfig, args=_with_values(sys.argv[1:]))
+    except draccus.utils.DecodingError as error:
+        raise SettingsError(f"flag {' '.join(str(error).split())}. See --help.") from error
 
 
 def _with_values(arguments: list[str]) -> list[str]:

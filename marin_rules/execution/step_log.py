@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import tempfile
 import time
+from collections import deque
 from typing import IO
 
 from marin_rules.execution.status import LOG_FILE
@@ -18,6 +20,7 @@ from marin_rules.storage.files import is_url, make_directory, read_bytes, write_
 
 _REDRAW_SECONDS = 1.0
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_MAX_WAITING_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 16
 """A longer line without an end is passed on in pieces: memory stays bounded."""
 
@@ -51,7 +54,7 @@ class StepLog:
         except OSError as error:
             if not self._broken:
                 self._broken = True
-                write_all(2, f"{self.path}: the log is incomplete: {error.strerror}\n".encode())
+                Terminal(2).write_line(f"{self.path}: the log is incomplete: {error.strerror}".encode())
 
     def link_from(self, path: str) -> None:
         """Let a file of this name lead to the log, if the log is a local file. A mere convenience: it may fail."""
@@ -73,13 +76,61 @@ class StepLog:
         self._file.close()
 
 
+class Terminal:
+    """Standard output or error of this process, written without ever waiting for whoever reads it.
+
+    A terminal that is halted (or a pager that waits) must not keep the lease from being refreshed. What does not go
+    out now is kept and sent later; beyond a limit the oldest is dropped, since the log has it all.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._clear = CLEAR_LINE if os.isatty(descriptor) else b""
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._waiting)
+
+    def write_line(self, line: bytes) -> None:
+        self._waiting.append(self._clear + line + b"\n")
+        self._bytes += len(self._waiting[-1])
+        while self._bytes > _MAX_WAITING_BYTES and len(self._waiting) > 1:
+            self._bytes -= len(self._waiting.popleft())
+        self.flush()
+
+    def flush(self, seconds: float = 0.0) -> None:
+        """Send what can be sent at once, or within some time."""
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        give_up = time.monotonic() + seconds
+        while self._waiting:
+            left = max(0.0, give_up - time.monotonic())
+            events = poll.poll(left * 1000)
+            if not events:
+                return
+            data = self._waiting[0]
+            try:
+                # Up to this size a pipe that is ready takes all of it, and lines of other steps do not mix with it.
+                written = os.write(self._descriptor, data[: select.PIPE_BUF])
+            except OSError:  # The reader is gone: no reason for a step to fail.
+                self._waiting.clear()
+                self._bytes = 0
+                return
+            self._bytes -= written
+            if written == len(data):
+                self._waiting.popleft()
+            else:
+                self._waiting[0] = data[written:]
+
+
 class OutputStream:
     """One of a step's two output streams, cut into lines."""
 
-    def __init__(self, label: str, terminal: int, log: StepLog) -> None:
+    def __init__(self, label: str, terminal: Terminal, log: StepLog) -> None:
         self._label = f"[{label}] ".encode()
         self._terminal = terminal
-        self._clear = CLEAR_LINE if os.isatty(terminal) else b""
         self._log = log
         self._rest = b""
         self._last_redraw = 0.0
@@ -109,14 +160,4 @@ class OutputStream:
                 return
             self._last_redraw = now
         self._log.write(line + b"\n")
-        # One write a line: lines of steps that run side by side do not mix.
-        write_all(self._terminal, self._clear + self._label + line + b"\n")
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write to a terminal or pipe; a reader that went away is no reason for a step to fail."""
-    try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-    except OSError:
-        pass
+        self._terminal.write_line(self._label + line)

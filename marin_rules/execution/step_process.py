@@ -104,7 +104,7 @@ class StepProcess:
 
     def stop(self, signal_number: int) -> None:
         """Send a signal to the step and to all that it started."""
-        for pid in _descendants(os.getpid()):
+        for pid in descendants(os.getpid()):
             try:
                 os.kill(pid, signal_number)
             except ProcessLookupError:
@@ -244,20 +244,28 @@ def _send(descriptor: int, outcome: Outcome) -> None:
     os.close(descriptor)
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
     """All processes below `root`, children before grandchildren."""
     found: list[int] = []
     pending = [root]
     while pending:
-        pid = pending.pop(0)
-        try:
-            with open(f"/proc/{pid}/task/{pid}/children") as file:
-                children = [int(word) for word in file.read().split()]
-        except OSError:
-            continue
-        found += children
-        pending += children
+        below = children(pending.pop(0))
+        found += below
+        pending += below
     return found
+
+
+def children(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def adopt_orphans() -> None:
+    """What a process below this one leaves behind becomes a child of this one."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:

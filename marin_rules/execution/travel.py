@@ -29,6 +29,8 @@ class Packer:
     def __init__(self) -> None:
         self._definitions: list[Any] = []
         self._numbers: dict[int, int | None] = {}
+        self.secrets: set[str] = set()
+        """Values of environment variables that were met on the way, and left out."""
 
     def pack(self, value: Any, owner: str) -> bytes:
         """`value` as bytes; `owner` names it in the error if it cannot travel."""
@@ -44,7 +46,7 @@ class Packer:
 
     def definitions(self) -> bytes:
         """All shared definitions, in one piece so that they may refer to each other."""
-        return _pickled_by_value(self._definitions)
+        return self._pickled_by_value(self._definitions)
 
     def number_of(self, definition: Any, owner: str) -> int | None:
         """The number of a definition that must travel by value, None for one that can be imported."""
@@ -58,9 +60,21 @@ class Packer:
                 self._definitions.append(definition)
         return self._numbers[key]
 
+    def without_secrets(self, value: Any) -> Any:
+        """How to pickle a function with environment variables: without their values, which never enter a plan."""
+        if isinstance(value, RemoteCallable) and value.env_vars:
+            self.secrets.update(value.env_vars.values())
+            return replace(value, env_vars={}).__reduce_ex__(_PROTOCOL)
+        return NotImplemented
+
+    def _pickled_by_value(self, value: Any) -> bytes:
+        buffer = io.BytesIO()
+        _ByValuePickler(buffer, self).dump(value)
+        return buffer.getvalue()
+
     def _pack_alone(self, value: Any, owner: str) -> bytes:
         try:
-            return _pickled_by_value(value)
+            return self._pickled_by_value(value)
         except Exception as error:
             raise PlanError(
                 f"{owner} cannot be sent to the process that runs it: {_first_line(error)}. A step's function and"
@@ -80,30 +94,21 @@ class _Pickler(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        return _without_secrets(value)
+        return self._packer.without_secrets(value)
 
 
 class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, buffer: io.BytesIO, packer: Packer) -> None:
+        super().__init__(buffer, protocol=_PROTOCOL)
+        self._packer = packer
+
     def persistent_id(self, value: Any) -> None:
         if isinstance(value, io.IOBase):
             raise TypeError("an open file")  # cloudpickle would send along what can be read from it now.
 
     def reducer_override(self, value: Any) -> Any:
-        reduced = _without_secrets(value)
+        reduced = self._packer.without_secrets(value)
         return super().reducer_override(value) if reduced is NotImplemented else reduced
-
-
-def _pickled_by_value(value: Any) -> bytes:
-    buffer = io.BytesIO()
-    _ByValuePickler(buffer, protocol=_PROTOCOL).dump(value)
-    return buffer.getvalue()
-
-
-def _without_secrets(value: Any) -> Any:
-    """Values of environment variables never enter a plan: see `marin_rules.execution.environment`."""
-    if isinstance(value, RemoteCallable) and value.env_vars:
-        return replace(value, env_vars={}).__reduce_ex__(_PROTOCOL)
-    return NotImplemented
 
 
 class Unpacker:

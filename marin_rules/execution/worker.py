@@ -29,7 +29,7 @@ from marin_rules.execution.lease import HEARTBEAT_SECONDS, LIFETIME_SECONDS, Lea
 from marin_rules.execution.owner import Owner
 from marin_rules.execution.status import ARTIFACT_FILE, Status, read_status, status_path
 from marin_rules.execution.step_lease import open_lease
-from marin_rules.execution.step_log import CLEAR_LINE, OutputStream, StepLog, log_path, write_all
+from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
 from marin_rules.execution.step_process import Outcome, Script, StepProcess
 
 EXIT_DONE = 0
@@ -41,6 +41,9 @@ STOP_GRACE_SECONDS = 4.0
 """How long a step may take to end after SIGTERM, before it is killed."""
 
 _BEAT_AGAIN_SECONDS = 5.0
+_TERMINAL_SECONDS = 0.2
+_TERMINAL_END_SECONDS = 2.0
+"""How often output is offered to a terminal that does not take it, and how long in the end."""
 
 _WAIT_SECONDS = (0.05, 2.0)
 """First and longest pause between two looks at a lease that somebody else holds."""
@@ -73,6 +76,7 @@ class Worker:
         self.lease: Lease = open_lease(step.output_path, self.owner)
         self.process = StepProcess(plan, step, script)
         self.started = time.time()
+        self._stdout, self._stderr = Terminal(1), Terminal(2)
         self._log_link = log_link
         self._client = client
         self._stop_signal = 0
@@ -104,6 +108,8 @@ class Worker:
         finally:
             self.process.stop(signal.SIGKILL)
             self.process.close()
+            self._stdout.flush(_TERMINAL_END_SECONDS)
+            self._stderr.flush(_TERMINAL_END_SECONDS)
             signal.set_wakeup_fd(-1)
             os.close(self._wakeup)
             os.close(self._wakeup_write)
@@ -190,8 +196,8 @@ class Worker:
         """Pass output on and keep the lease until the step's process ends."""
         process = self.process
         streams = {
-            process.stdout: OutputStream(self.step.name, 1, log),
-            process.stderr: OutputStream(self.step.name, 2, log),
+            process.stdout: OutputStream(self.step.name, self._stdout, log),
+            process.stderr: OutputStream(self.step.name, self._stderr, log),
         }
         result = bytearray()
         with selectors.DefaultSelector() as selector:
@@ -206,6 +212,10 @@ class Worker:
             kill_at: float | None = None
             while not process.ended():
                 due = heartbeat if kill_at is None else min(heartbeat, kill_at)
+                if self._stdout.is_behind or self._stderr.is_behind:
+                    due = min(due, time.monotonic() + _TERMINAL_SECONDS)
+                    self._stdout.flush()
+                    self._stderr.flush()
                 for key, _ in selector.select(max(0.0, due - time.monotonic())):
                     if key.fd == self._wakeup:
                         os.read(self._wakeup, 4096)
@@ -297,10 +307,10 @@ class Worker:
             self._say(f"could not tell the driver why it failed: {error}")
 
     def _say(self, text: str, log: StepLog | None = None) -> None:
-        line = f"[{self.step.name}] {text}\n".encode()
-        write_all(2, (CLEAR_LINE if os.isatty(2) else b"") + line)
+        line = f"[{self.step.name}] {text}".encode()
+        self._stderr.write_line(line)
         if log is not None:
-            log.write(line)
+            log.write(line + b"\n")
 
     # -- signals ---------------------------------------------------------------------------------------------
 

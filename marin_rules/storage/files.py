@@ -47,7 +47,12 @@ _CAUSES = {
         "the file system is read-only",
         "Remount it for writing, or choose another place with MARIN_PREFIX.",
     ),
+    errno.ENOTDIR: (
+        "a part of this path is a file, not a directory",
+        "Move that file away, or choose another place with --prefix or MARIN_PREFIX.",
+    ),
 }
+_CAUSES[errno.EEXIST] = _CAUSES[errno.ENOTDIR]
 _CAUSES[errno.EPERM] = _CAUSES[errno.EACCES]
 
 
@@ -221,7 +226,11 @@ def _open_filesystem(path: str) -> tuple[Any, str]:
     # Imported here: local runs do without fsspec and its start-up time.
     from fsspec.core import url_to_fs  # type: ignore[import-untyped, unused-ignore]
 
-    filesystem, key = url_to_fs(path)
+    try:
+        filesystem, key = url_to_fs(path)
+    except (ImportError, ValueError) as error:
+        message = f"cannot use {path}: {error}. Install what it needs (`pip install 'marin-rules[gcp]'` for gs://)."
+        raise StorageError(errno.ENOSYS, message, path) from error
     return filesystem, key
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +25,9 @@ ul { margin: 0; padding-left: 1.1rem; }
 .status { font-weight: 600; } .SUCCESS { color: #18794e; } .FAILED, .DEP_FAILED { color: #c62828; }
 .RUNNING { color: #0b6bcb; } .CANCELLED, .missing { color: #8a6d00; }
 """
+
+
+_MAX_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,18 @@ def overview_page(title: str, description: str | None, steps: Sequence[StepFacts
         for step in steps
     )
     return _page(title, description, f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
+
+
+def spreadsheet_page(title: str, text: str) -> str:
+    """A table in comma- or tab-separated values; a long one is cut."""
+    lines = csv.reader(io.StringIO(text), delimiter="\t" if title.endswith(".tsv") else ",")
+    rows = list(itertools.islice(lines, _MAX_ROWS + 1))
+    body = ""
+    for kind, part in (("th", rows[:1]), ("td", rows[1:_MAX_ROWS])):
+        for row in part:
+            body += "<tr>" + "".join(f"<{kind}>{_text(cell)}</{kind}>" for cell in row) + "</tr>"
+    cut = f"Only the first {_MAX_ROWS} rows are shown." if len(rows) > _MAX_ROWS else None
+    return _page(title, cut, f"<table>{body}</table>")
 
 
 def _page(title: str, description: str | None, body: str) -> str:

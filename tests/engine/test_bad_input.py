@@ -1,0 +1,361 @@
+"""Whatever is wrong is told in one paragraph that names it and says what to do; nothing half made counts as done."""
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules import ExecutorStep
+from marin_rules.engine.session import Session
+from marin_rules.errors import ExperimentError, MarinRulesError
+from marin_rules.execution.frozen import FrozenPlan, freeze
+from marin_rules.execution.handover import load_experiment
+from marin_rules.execution.run import new_run
+from marin_rules.plan import make_plan
+
+HELLO_WORLD = "experiments/tutorials/hello_world.py"
+DATA = "hello_world/data-d50b06"
+FROM_A_STEP = re.compile(r"^\[\S+\] ", re.MULTILINE)
+FRAME_OF_OURS = re.compile(r'^ *File ".*(marin_rules/|rules/\w+\.smk|Snakefile)', re.MULTILINE)
+
+FILLING = """
+    import os
+    from dataclasses import dataclass
+
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, output_path_of
+
+    @dataclass(frozen=True)
+    class Config:
+        source: object = None
+        output_path: str = THIS_OUTPUT_PATH
+
+    def prepare(config):
+        pass
+
+    def fill(config):
+        # Uses the disk up and does not notice: it is for the worker to find out that nothing can be committed.
+        path = os.path.join(config.output_path, "large")
+        try:
+            with open(path, "wb", buffering=0) as file:
+                while os.path.exists("greedy"):
+                    file.write(bytes(4096))
+        except OSError as error:
+            print("ended early:", error)
+
+    data = ExecutorStep("data", prepare, Config())
+    model = ExecutorStep("model", fill, Config(output_path_of(data)))
+
+    if __name__ == "__main__":
+        executor_main(steps=[model])
+"""
+
+
+def paragraph(result: Any, *parts: str) -> str:
+    """The one line of a failed command that holds all `parts`; there is no traceback around it."""
+    assert result.code != 0, result.output
+    lines = [line for line in result.output.splitlines() if all(part in line for part in parts)]
+    assert lines, f"no line has all of {parts}:\n{result.output}"
+    told = "\n".join(line for line in result.output.splitlines() if not FROM_A_STEP.match(line))
+    assert "Traceback" not in told, result.output
+    return str(lines[0])
+
+
+@pytest.fixture
+def hello_world(repository: Path) -> Path:
+    return repository / HELLO_WORLD
+
+
+# -- experiment files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        (None, ["there is no experiment file", "experimnt.py", "Did you mean", "experiment.py?"]),
+        (
+            "import os\n\nnumber = int('ten')\n",
+            ["experiment.py failed", "(line 3)", "ValueError", "'ten'", "--dry_run", "whole traceback"],
+        ),
+        ("steps = []\n", ["experiment.py has no steps", "executor_main(steps=[...])"]),
+    ],
+    ids=["missing", "raises", "without steps"],
+)
+def test_experiment_files_that_cannot_be_used(
+    source: str | None, parts: Sequence[str], experiment: Any, snakemake: Any, prefix: Path
+) -> None:
+    experiment(source or "", "experiment.py")
+    result = snakemake("-n", experiment="experimnt.py" if source is None else "experiment.py")
+    paragraph(result, *parts)
+    assert not FRAME_OF_OURS.search(result.output), f"the message drags frames of ours along:\n{result.output}"
+    assert not prefix.exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("def broken(:\n", ["not valid Python", "line 1"]),
+        ("import sys\nsys.exit(3)\n", ["ended itself", "exit code 3"]),
+        ("import no_such_module_here\n", ["ModuleNotFoundError", "no_such_module_here", "(line 1)"]),
+        ("from marin_rules import executor_main\nexecutor_main(steps=[])\n", ["has no steps"]),
+    ],
+    ids=["syntax", "exits", "imports nothing", "empty list"],
+)
+def test_the_error_of_an_experiment_file_names_it(source: str, parts: Sequence[str], experiment: Any) -> None:
+    path = experiment(source, "odd.py")
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment(str(path))
+    for part in (str(path), *parts):
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_folder_is_told_apart_from_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"nowhere/x\.py.*folder .*nowhere does not exist"):
+        load_experiment(str(tmp_path / "nowhere" / "x.py"))
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config", "parts"),
+    [
+        ([], {"prefx": "out"}, ["unknown configuration key 'prefx'", "Did you mean 'prefix'?"]),
+        (["-j", "-1"], {}, ["-1", "at least 1"]),
+    ],
+    ids=["unknown key", "negative jobs"],
+)
+def test_settings_of_snakemake(
+    arguments: list[str],
+    config: dict[str, str],
+    parts: Sequence[str],
+    hello_world: Path,
+    snakemake: Any,
+    prefix: Path,
+) -> None:
+    paragraph(snakemake("-n", *arguments, experiment=hello_world, config=config), *parts)
+    assert not prefix.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--run_only", '["stats("]'], ["run_only", "'stats('", "not a regular expression", "write it as"]),
+        (["--max_concurrent", "-2"], ["max_concurrent", "at least 1", "-2"]),
+        (["--max_concurrent", "0"], ["max_concurrent", "at least 1", "0"]),
+        (["--max_concurrent", "many"], ["max_concurrent", "many"]),
+        (["--force_run_failed", "perhaps"], ["force_run_failed", "perhaps", "bool"]),
+        (["--run_onyl", "stats"], ["unrecognized arguments", "--run_onyl"]),
+    ],
+    ids=["regular expression", "negative", "zero", "no number", "no boolean", "unknown flag"],
+)
+def test_flags_of_executor_main(
+    arguments: list[str], parts: Sequence[str], hello_world: Path, python: Any, prefix: Path
+) -> None:
+    paragraph(python(hello_world, "--prefix", prefix, *arguments), *parts)
+    assert not prefix.exists()
+
+
+# -- where data go -------------------------------------------------------------------------------------------
+
+
+def obeying_permissions() -> list[str]:
+    """Root may write anywhere; without these capabilities it has to obey permissions like anybody else."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
+
+
+def test_a_prefix_that_may_not_be_written(
+    tmp_path: Path, hello_world: Path, repository: Path, start: Any, prefix: Path
+) -> None:
+    prefix.mkdir()
+    prefix.chmod(0o555)
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile"]
+    result = start(
+        [*obeying_permissions(), *snakemake, "--config", f"experiment={hello_world}", f"prefix={prefix}"]
+    ).wait()
+    paragraph(result, "permission denied", str(prefix), "ask for access", "MARIN_PREFIX")
+    assert list(prefix.iterdir()) == []
+
+
+def test_a_prefix_that_is_a_file(hello_world: Path, python: Any, prefix: Path) -> None:
+    prefix.write_text("mine")
+    told = paragraph(python(hello_world, "--prefix", prefix), str(prefix), "ot a directory")
+    assert "MARIN_PREFIX" in told or "--prefix" in told, f"does not say what to do: {told}"
+    assert prefix.read_text() == "mine"
+
+
+def test_a_prefix_in_a_store_that_cannot_be_reached(hello_world: Path, snakemake: Any) -> None:
+    result = snakemake("-n", experiment=hello_world, prefix="gs://no-such-bucket/data")
+    paragraph(result, "gs://no-such-bucket/data", "install")
+
+
+def test_a_full_disk_leaves_nothing_done_and_room_lets_it_go_on(
+    tmp_path: Path, experiment: Any, repository: Path, start: Any, prefix: Path
+) -> None:
+    experiment(FILLING)
+    (tmp_path / "greedy").touch()
+    prefix.mkdir()
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile"]
+    command = shlex.join(map(str, [*snakemake, "-j", "1", "--config", "experiment=experiment.py", f"prefix={prefix}"]))
+    # The disk exists only for these commands: it goes with them, whatever becomes of the test.
+    script = f"""
+        set -eu
+        mount -t tmpfs -o size=256k none {shlex.quote(str(prefix))}
+        cd {shlex.quote(str(tmp_path))}
+        {command} > first.log 2>&1 || echo "first: exit code $?"
+        cp {prefix}/data-*/.executor_status data-1
+        cp {prefix}/model-*/.executor_status model-1
+        rm {prefix}/model-*/large greedy
+        {command} > second.log 2>&1 || echo "second: exit code $?"
+        cp {prefix}/data-*/.executor_status data-2
+        cp {prefix}/model-*/.executor_status model-2
+    """
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    result = start(["unshare", "--mount", *as_root, "bash", "-c", script]).wait()
+    assert result.code == 0, result.output
+    first = (tmp_path / "first.log").read_text()
+    assert "ended early: [Errno 28]" in first
+    assert re.search(r"^first: exit code [1-9]", result.output), first
+    assert "Traceback" not in first
+    (told,) = [line for line in first.splitlines() if "no space left on the device" in line]
+    for part in ("[model]", f"{prefix}/model-", "Free some space", "run again", "finished steps are kept"):
+        assert part in told
+    assert (tmp_path / "data-1").read_text() == "SUCCESS"
+    assert (tmp_path / "model-1").read_text() != "SUCCESS"
+
+    assert "second: exit code" not in result.output, (tmp_path / "second.log").read_text()
+    assert (tmp_path / "data-2").read_text() == "SUCCESS"
+    assert (tmp_path / "model-2").read_text() == "SUCCESS"
+
+
+# -- damaged files -------------------------------------------------------------------------------------------
+
+
+DIGEST = "d50b06" + "0" * 26
+"""Begins like the version of hello_world/data, and goes on otherwise."""
+
+
+@pytest.mark.parametrize(
+    ("status", "file", "content", "parts"),
+    [
+        ("", ".executor_status", "SUCCES", ["delete the file"]),
+        ("SUCCESS", ".executor_info", '{"name": "hello_world/da', ["is damaged", "delete the file"]),
+        ("RUNNING", ".executor_status.lock", "", ["Delete it"]),
+    ],
+    ids=["truncated status", "truncated info", "empty lease"],
+)
+def test_damaged_files_stop_a_run_before_it_starts(
+    status: str, file: str, content: str, parts: list[str], hello_world: Path, snakemake: Any, prefix: Path
+) -> None:
+    step = prefix / DATA
+    step.mkdir(parents=True)
+    (step / ".executor_status").write_text(status)
+    (step / file).write_text(content)
+    before = {path: path.read_bytes() for path in step.iterdir()}
+    result = snakemake("-j", "1", experiment=hello_world)
+    paragraph(result, str(step / file), *parts)
+    assert "cached" not in result.output
+    assert {path: path.read_bytes() for path in step.iterdir()} == before
+    assert list(prefix.iterdir()) == [step.parent]
+
+
+def test_a_path_that_holds_another_version_is_refused(hello_world: Path, snakemake: Any, prefix: Path) -> None:
+    step = prefix / DATA
+    step.mkdir(parents=True)
+    (step / ".executor_status").write_text("SUCCESS")
+    (step / ".executor_info").write_text(json.dumps({"name": "hello_world/data", "version_digest": DIGEST}))
+    result = snakemake("-n", experiment=hello_world)
+    paragraph(result, "'hello_world/data'", str(step), "another version", "Rename the step")
+    assert "cached" not in result.output
+
+
+def work(config: Any) -> None:
+    (Path(config["output_path"]) / "worked").touch()
+
+
+@pytest.fixture
+def plan(prefix: Path, tmp_path: Path) -> FrozenPlan:
+    """A plan of one step, written to `<prefix>/plan`."""
+    step = ExecutorStep("data", work, {"output_path": str(prefix / "worked")})
+    run = new_run(prefix=str(prefix), caller_path="experiment.py")
+    frozen = freeze(make_plan([step], prefix=str(prefix)), run)
+    frozen.write(str(tmp_path / "plan"))
+    return frozen
+
+
+@pytest.mark.parametrize(
+    ("status", "file", "content"),
+    [
+        ("", ".executor_status", ""),
+        ("", ".executor_status", "SUCCES"),
+        ("", ".executor_status", '{"status": "SUCCESS"'),
+        ("", ".executor_status", "\x00" * 7),
+        ("SUCCESS", ".executor_info", ""),
+        ("SUCCESS", ".executor_info", "[]"),
+        ("SUCCESS", ".executor_info", '{"version_digest": '),
+        ("SUCCESS", ".executor_info", '{"version": 3}'),
+        ("FAILED", ".executor_info", ""),
+        ("FAILED", ".executor_info", '{"run": 3}'),
+        ("FAILED", ".executor_info", '{"run": null}'),
+        ("RUNNING", ".executor_status.lock", ""),
+        ("RUNNING", ".executor_status.lock", '{"worker_id": "host-1-'),
+        ("RUNNING", ".executor_status.lock", '{"worker_id": "host", "timestamp": "yesterday"}'),
+    ],
+)
+def test_no_damaged_file_is_taken_for_an_answer(status: str, file: str, content: str, plan: FrozenPlan) -> None:
+    step = Path(plan.steps[0].output_path)
+    step.mkdir(parents=True)
+    (step / ".executor_status").write_text(status)
+    (step / file).write_text(content)
+    with pytest.raises(MarinRulesError) as caught:
+        Session(plan).assess(lambda step: False)
+    assert str(step) in str(caught.value)
+    assert re.search(r"[Dd]elete|Rename", str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:30],
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data.replace(b'"data"', b'"date"', 1),
+        lambda data: b"marin-rules plan 9\n" + data[19:],
+    ],
+    ids=["empty", "only its head", "half", "a byte short", "a bit flipped", "edited", "of another version"],
+)
+def test_a_damaged_plan_runs_nothing(
+    damage: Callable[[bytes], bytes], plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path
+) -> None:
+    file = tmp_path / "plan"
+    file.write_bytes(damage(file.read_bytes()))
+    worker = ["-m", "marin_rules.execution.worker", "--plan", file, "--step", plan.steps[0].key]
+    paragraph(python(*worker), str(file), "is damaged", "start the experiment again")
+    assert not prefix.exists()
+
+
+def test_a_missing_plan_and_an_unknown_step(plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path) -> None:
+    worker = ["-m", "marin_rules.execution.worker", "--plan"]
+    paragraph(python(*worker, tmp_path / "gone", "--step", "data-123456"), str(tmp_path / "gone"), "again")
+    unknown = python(*worker, tmp_path / "plan", "--step", "data-123456")
+    paragraph(unknown, str(tmp_path / "plan"), "no step data-123456")
+    assert not prefix.exists()
+
+
+def test_the_engine_refuses_a_damaged_plan(plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path) -> None:
+    file = tmp_path / "plan"
+    file.write_bytes(file.read_bytes()[:-1])
+    result = python("-m", "marin_rules.engine", "--plan", file)
+    paragraph(result, str(file), "is damaged", "start the experiment again")
+    assert not prefix.exists()

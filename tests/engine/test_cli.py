@@ -1,0 +1,325 @@
+"""The doors: `marin-rules`, `python experiment.py`, `snakemake` from anywhere; and what they are called with."""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules import ExecutorStep
+from marin_rules.engine.names import rule_names
+from marin_rules.engine.settings import Settings, read_settings
+from marin_rules.errors import SettingsError
+from marin_rules.execution.frozen import FrozenStep, freeze
+from marin_rules.execution.run import new_run
+from marin_rules.plan import make_plan
+
+EXPERIMENT = """
+    import os
+    from dataclasses import dataclass
+
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, output_path_of, versioned
+
+    @dataclass(frozen=True)
+    class Config:
+        source: object = None
+        output_path: str = THIS_OUTPUT_PATH
+
+    def make(config):
+        with open(os.path.join(config.output_path, "made"), "w") as file:
+            file.write(str(config.source))
+
+    data = ExecutorStep("data", make, Config(versioned("disk")))
+    stats = ExecutorStep("stats", make, Config(output_path_of(data)))
+    extra = ExecutorStep("extra", make, Config(output_path_of(data)))
+
+    if __name__ == "__main__":
+        executor_main(steps=[stats, extra], description="Three steps.")
+"""
+
+
+@pytest.fixture
+def program() -> Any:
+    """`program("snakemake")` is the program of that name beside this Python."""
+    return lambda name: Path(sys.executable).with_name(name)
+
+
+# -- marin-rules ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    """Where Snakemake looks for the user's profiles, with `XDG_CONFIG_HOME` at `<tmp_path>/config`."""
+    return tmp_path / "config" / "snakemake"
+
+
+@pytest.fixture
+def link(start: Any, program: Any, tmp_path: Path) -> Any:
+    def run() -> str:
+        command = [program("marin-rules"), "profiles", "link"]
+        result = start(command, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}).wait()
+        assert result.code == 0, result.output
+        return str(result.output)
+
+    return run
+
+
+def test_linked_profiles_are_found_by_name(
+    link: Any, profiles: Path, repository: Path, start: Any, program: Any, tmp_path: Path, prefix: Path
+) -> None:
+    said = link()
+    assert f"profile debug: linked as {profiles / 'debug'}" in said.splitlines()
+    linked = {entry.name: entry.resolve() for entry in profiles.iterdir()}
+    own = {path.parent.name: path.parent for path in (repository / "profiles").glob("*/config.yaml")}
+    assert linked == {name: path for name, path in own.items() if name != "default"}
+    assert all(entry.is_symlink() for entry in profiles.iterdir())
+
+    before = {entry: entry.lstat().st_mtime_ns for entry in profiles.iterdir()}
+    assert link() == ""
+    assert {entry: entry.lstat().st_mtime_ns for entry in profiles.iterdir()} == before
+
+    # Snakemake keeps its own files in its working directory: `--directory` leads them away from the project.
+    hello_world = repository / "experiments/tutorials/hello_world.py"
+    arguments = ["-n", "--profile", "debug", "--directory", tmp_path / "work"]
+    found = start(
+        [program("snakemake"), *arguments, "--config", f"experiment={hello_world}", f"prefix={prefix}"],
+        cwd=repository,
+        env={"XDG_CONFIG_HOME": str(tmp_path / "config")},
+    ).wait()
+    assert found.code == 0, found.output
+    assert re.search(r"^Using profiles? .*\bdebug\b", found.output, re.MULTILINE), found.output
+    assert "2 steps: 2 would run" in found.output.splitlines()
+
+
+def test_a_profile_of_the_user_is_left_alone(link: Any, profiles: Path, repository: Path) -> None:
+    mine = profiles / "debug" / "config.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("cores: 1\n")
+    said = link()
+    assert f"left {profiles / 'debug'} as it is" in said
+    assert f"--profile {repository / 'profiles' / 'debug'}" in said
+    assert not mine.parent.is_symlink()
+    assert mine.read_text() == "cores: 1\n"
+
+
+def test_a_link_of_the_user_is_left_alone_and_a_dangling_one_replaced(
+    link: Any, profiles: Path, repository: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    profiles.mkdir(parents=True)
+    (profiles / "debug").symlink_to(elsewhere)
+    assert "left" in link()
+    assert (profiles / "debug").resolve() == elsewhere
+
+    elsewhere.rmdir()
+    assert "profile debug: linked" in link()
+    assert (profiles / "debug").resolve() == repository / "profiles" / "debug"
+
+
+def test_marin_rules_needs_a_command_it_knows(start: Any, program: Any) -> None:
+    for arguments in ([], ["profile"], ["profiles"], ["profiles", "unlink"]):
+        result = start([program("marin-rules"), *arguments]).wait()
+        assert result.code == 2
+        assert "usage: marin-rules" in result.output
+        assert "Traceback" not in result.output
+
+
+def test_a_config_folder_that_may_not_be_written(start: Any, program: Any, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("a file")
+    command = [program("marin-rules"), "profiles", "link"]
+    result = start(command, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}).wait()
+    assert result.code == 1
+    assert result.output.startswith("marin-rules: ")
+    assert str(tmp_path / "config") in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+# -- snakemake and python from anywhere ----------------------------------------------------------------------
+
+
+def test_an_experiment_outside_the_repository(
+    start: Any, program: Any, repository: Path, experiment: Any, tmp_path: Path, prefix: Path, status_of: Any
+) -> None:
+    where = start([program("marin-rules"), "snakefile"]).wait()
+    assert where.code == 0
+    snakefile = Path(where.output.strip())
+    assert snakefile == repository / "Snakefile"
+
+    folder = experiment(EXPERIMENT, "elsewhere/three.py").parent
+    # A prefix from the environment, which counts when nothing else names one.
+    done = start(
+        [program("snakemake"), "--snakefile", snakefile, "--config", "experiment=three.py"],
+        cwd=folder,
+        env={"MARIN_PREFIX": str(prefix)},
+    ).wait()
+    assert done.code == 0, done.output
+    assert {status_of(name) for name in ("data", "stats", "extra")} == {"SUCCESS"}
+    assert {entry.name for entry in folder.iterdir()} == {"three.py", ".snakemake"}
+    (description,) = (prefix / "experiments").glob("*.json")
+    assert re.fullmatch(r"three-[0-9a-f]{6}\.json", description.name)
+
+
+def test_flags_of_an_experiment_file(
+    python: Any, experiment: Any, tmp_path: Path, environment: Mapping[str, str]
+) -> None:
+    script = experiment(EXPERIMENT, "scripts/three.py")
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    flags = ["--prefix", "out", "--run_only", '["^stats"]', "--max_concurrent", "4"]
+    flags += ["--force_run_failed", "false", "--executor_info_base_path", "infos"]
+
+    said = python(script, *flags, "--dry_run", cwd=folder, env={"MARIN_PREFIX": str(tmp_path / "ignored")})
+    assert said.code == 0, said.output
+    assert "3 steps: 2 would run, 1 not needed" in said.output.splitlines()
+    assert re.search(r"^would run +stats +out/stats-[0-9a-f]{6}", said.output, re.MULTILINE)
+    assert {entry.name for entry in folder.iterdir()} <= {".snakemake"}
+    assert list(Path(environment["TMPDIR"]).glob("marin-rules-*")) == []
+
+    done = python(script, *flags, cwd=folder)
+    assert done.code == 0, done.output
+    assert "3 steps: 2 to run, 1 not needed" in done.output.splitlines()
+    out = folder / "out"
+    statuses = {path.parent.name[:-7]: path.read_text() for path in out.glob("*/.executor_status")}
+    assert statuses == {"data": "SUCCESS", "stats": "SUCCESS"}
+    (data,) = out.glob("data-*")
+    (made,) = out.glob("stats-*/made")
+    assert made.read_text() == f"out/{data.name}"
+    assert {re.sub("[0-9a-f]{6}", "HASH", path.name) for path in (folder / "infos").iterdir()} >= {"three-HASH.json"}
+    assert not (out / "experiments").exists()
+    assert not (tmp_path / "ignored").exists()
+    assert {entry.name for entry in script.parent.iterdir()} == {"three.py"}
+
+    # The same steps have the same paths through the other door: all is there already.
+    again = python(script, *flags[:2], "--run_only", '["^stats"]', "--dry_run", "true", cwd=folder)
+    assert again.code == 0, again.output
+    assert "3 steps: 2 cached, 1 not needed" in again.output.splitlines()
+
+
+# -- names of rules ------------------------------------------------------------------------------------------
+
+
+def work(config: Any) -> None:
+    pass
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> FrozenStep:
+    """A step of a real plan, of which others can be made."""
+    plan = make_plan([ExecutorStep("data", work, {})], prefix=str(tmp_path))
+    return freeze(plan, new_run(prefix=str(tmp_path), caller_path="experiment.py")).steps[0]
+
+
+def names(step: FrozenStep, *functions: str, rules: tuple[str, ...] = ()) -> dict[str, str]:
+    steps = [replace(step, function=function) for function in functions]
+    steps += [replace(step, function=f"rule {rule}", rule=rule) for rule in rules]
+    return rule_names(steps)
+
+
+def test_a_rule_has_the_name_of_its_function(step: FrozenStep) -> None:
+    assert names(step, "package.tokenize", "__main__.train", "package.tokenize") == {
+        "package.tokenize": "tokenize",
+        "__main__.train": "train",
+    }
+
+
+def test_functions_of_one_name_are_told_apart_by_their_modules(step: FrozenStep) -> None:
+    assert names(step, "books.tokenize", "code.tokenize", "code.train") == {
+        "books.tokenize": "books_tokenize",
+        "code.tokenize": "code_tokenize",
+        "code.train": "train",
+    }
+    assert names(step, "a.data.load", "b.data.load") == {
+        "a.data.load": "data_load",
+        "b.data.load": "b_data_load",
+    }
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        ["package.all"],
+        ["all"],
+        ["__main__.<lambda>"],
+        ["__main__.<lambda>", "other.<lambda>"],
+        ["package.make.<locals>.inner", "package.build.<locals>.inner"],
+        ["__main__.größe", "__main__.数据", "__main__.资料"],
+        ["__main__._", "__main__.__"],
+        ["__main__.2nd", "__main__.a-b", "__main__.a b", "__main__.a_b"],
+        ["package.Trainer.run", "package.Trainer_run", "run"],
+        ["functools.partial", "x.partial"],
+        ["<lambda>"],
+    ],
+    ids=lambda functions: ",".join(functions),
+)
+def test_every_name_is_safe_and_the_only_one(functions: list[str], step: FrozenStep) -> None:
+    found = names(step, *functions)
+    assert set(found) == set(functions)
+    assert len(set(found.values())) == len(functions)
+    for name in found.values():
+        assert name != "all"
+        assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+
+
+def test_rules_written_by_hand_keep_their_names(step: FrozenStep) -> None:
+    assert names(step, "package.count", rules=("count",)) == {"package.count": "package_count"}
+
+
+def test_names_do_not_depend_on_how_many_steps_there_are(step: FrozenStep) -> None:
+    few = names(step, "a.load", "b.load")
+    assert names(step, *["a.load", "b.load"] * 50) == few
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, Settings()),
+        ({"experiment": "x.py", "prefix": None}, Settings(experiment="x.py")),
+        ({"run_only": "^stats"}, Settings(run_only=("^stats",))),
+        ({"run_only": ["^stats", "data"]}, Settings(run_only=("^stats", "data"))),
+        ({"run_only": 7}, Settings(run_only=("7",))),
+        ({"force_run_failed": False}, Settings(force_run_failed=False)),
+        ({"force_run_failed": "false"}, Settings(force_run_failed=False)),
+        ({"force_run_failed": "true"}, Settings(force_run_failed=True)),
+        ({"rules": "more.smk"}, Settings(rules=("more.smk",))),
+        ({"rules": []}, Settings()),
+    ],
+)
+def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -> None:
+    assert read_settings(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "parts"),
+    [
+        ({"prefx": "out"}, ["'prefx'", "Did you mean 'prefix'?", "Known keys: experiment, prefix"]),
+        ({"zzz": 1}, ["'zzz'", "Known keys"]),
+        ({"run_onyl": "x"}, ["Did you mean 'run_only'?"]),
+        ({"force_run_failed": "perhaps"}, ["'force_run_failed'", "true or false"]),
+        ({"force_run_failed": 7}, ["'force_run_failed'", "7", "true or false"]),
+        ({"prefix": 7}, ["'prefix'", "7", "folder"]),
+        ({"prefix": ""}, ["'prefix'", "folder"]),
+        ({"experiment": ["a.py", "b.py"]}, ["'experiment'", "a Python file"]),
+        ({"run_only": {"name": "x"}}, ["'run_only'", "regular expressions"]),
+        ({"run_only": [1, 2]}, ["'run_only'", "regular expressions"]),
+        ({"rules": 3}, ["'rules'", "Snakemake rules"]),
+    ],
+)
+def test_settings_that_cannot_be_used(config: dict[str, Any], parts: list[str]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(config)
+    for part in parts:
+        assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_setting_is_explained_in_the_file_that_people_edit(repository: Path) -> None:
+    explained = (repository / "config" / "config.yaml").read_text()
+    for setting in fields(Settings):
+        assert re.search(rf"^(# )?{setting.name}:", explained, re.MULTILINE), setting.name

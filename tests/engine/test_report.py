@@ -1,0 +1,264 @@
+"""Snakemake's report of an experiment, as a person sees it: in a real browser."""
+
+import base64
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1300,900",
+)
+SECONDS_TO_RENDER = 30
+
+UNFINISHED = """
+    import os
+    from dataclasses import dataclass
+
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    @dataclass(frozen=True)
+    class Config:
+        output_path: str = THIS_OUTPUT_PATH
+
+    def write_page(config):
+        with open(os.path.join(config.output_path, "page.html"), "w") as file:
+            file.write("<h1>A page of its own</h1>")
+
+    def fail(config):
+        with open(os.path.join(config.output_path, "plot.svg"), "w") as file:
+            file.write('<svg xmlns="http://www.w3.org/2000/svg" width="200" height="100"></svg>')
+        raise ValueError("told to <b>fail</b> & does")
+
+    def wait(config):
+        pass
+
+    good = ExecutorStep("good", write_page, Config(), report=["*.html", "absent.png"])
+    bad = ExecutorStep("bad", fail, Config(), report=["plot.svg"])
+    never = ExecutorStep("never", wait, Config(), description="Nobody asked for it.", report=["plot.svg"])
+
+    if __name__ == "__main__":
+        executor_main(steps=[good, bad, never])
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """A headless Chromium with an empty profile."""
+    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.fail(
+            "the report is looked at in Chromium, which is not here: run scripts/ensure-chromium, or install"
+            " chromium and chromedriver (Debian: apt install chromium chromium-driver)"
+        )
+    home = tmp_path_factory.mktemp("browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(home / "downloads")})
+    service = Service(driver, env={**os.environ, "HOME": str(home)})
+    chromium = webdriver.Chrome(options=options, service=service)
+    yield chromium
+    chromium.quit()
+
+
+class Report:
+    """A report that is open in the browser."""
+
+    def __init__(self, browser: webdriver.Chrome, file: Path) -> None:
+        self._browser = browser
+        self._address = file.as_uri()
+
+    def open_category(self, name: str) -> None:
+        self._browser.switch_to.default_content()
+        self._browser.get(self._address)
+        self._click(f"//li/a[span[normalize-space()='{name}']]")
+        self._wait(lambda: self.rows(), f"the category {name}")
+
+    def rows(self) -> list[list[str]]:
+        """The entries of the open category, each with its labels."""
+        lines = self._browser.find_elements(By.XPATH, "//nav//tbody/tr")
+        return [[cell.text for cell in line.find_elements(By.TAG_NAME, "td")[:-1]] for line in lines]
+
+    def button(self, entry: str) -> WebElement:
+        """What opens the entry, which must be in sight."""
+        lines = self._browser.find_elements(By.XPATH, "//nav//tbody/tr")
+        labels = self.rows()
+        found = [
+            line
+            for line, row in zip(lines, labels, strict=True)
+            if any(label == entry or label.endswith(("/" + entry, " " + entry)) for label in row)
+        ]
+        assert len(found) == 1, f"{entry} is not in sight among {labels}"
+        return found[0].find_element(By.XPATH, ".//a[@iconname='eye']")
+
+    def open_page(self, entry: str, title: str | None = None) -> dict[str, str]:
+        """Open an entry that is an HTML page; returns the rows of its table, by their first cell."""
+        self.button(entry).click()
+
+        def shown() -> bool:
+            self._browser.switch_to.default_content()
+            self._browser.switch_to.frame(self._browser.find_element(By.TAG_NAME, "iframe"))
+            return self._browser.find_element(By.TAG_NAME, "h1").text == (title or entry)
+
+        self._wait(shown, f"the page of {entry}")
+        self.text = self._browser.find_element(By.TAG_NAME, "body").text
+        script = "return [...document.querySelectorAll('tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+        rows = self._browser.execute_script(script)
+        self._browser.switch_to.default_content()
+        return {row[0]: "\n".join(row[1:]) for row in rows}
+
+    def open_picture(self, entry: str) -> WebElement:
+        self.button(entry).click()
+        found = f"//img[contains(@src, 'filename={entry};')]"
+        return self._wait(lambda: self._browser.find_element(By.XPATH, found), f"the picture {entry}")
+
+    def size(self, picture: WebElement) -> tuple[int, int]:
+        """Of a picture that the browser could draw; zero of one that it could not."""
+        script = "return [arguments[0].naturalWidth, arguments[0].naturalHeight]"
+        self._wait(lambda: picture.get_property("complete"), "the picture is loaded")
+        width, height = self._browser.execute_script(script, picture)
+        return width, height
+
+    def _click(self, path: str) -> None:
+        self._wait(lambda: self._browser.find_element(By.XPATH, path), path).click()
+
+    def _wait(self, condition: Callable[[], Any], what: str) -> Any:
+        wait = WebDriverWait(self._browser, SECONDS_TO_RENDER, ignored_exceptions=[WebDriverException])
+        return wait.until(lambda _: condition(), f"does not come into sight: {what}")
+
+
+def content(address: str) -> bytes:
+    """The bytes in a data address."""
+    return base64.b64decode(address.partition("base64,")[2])
+
+
+def test_a_finished_sweep(
+    browser: webdriver.Chrome,
+    repository: Path,
+    tmp_path: Path,
+    snakemake: Any,
+    folder_of: Any,
+) -> None:
+    sweep = repository / "experiments/tutorials/sweep.py"
+    done = snakemake(experiment=sweep)
+    assert done.code == 0, done.output
+    made = snakemake("--report", "report.html", experiment=sweep)
+    assert made.code == 0, made.output
+    report = Report(browser, tmp_path / "report.html")
+
+    report.open_category("Experiment")
+    statuses = {row[0]: row[1:] for row in report.rows()}
+    del statuses["overview"]
+    assert len(statuses) == 14
+    for name, (status, runtime) in statuses.items():
+        assert status == "SUCCESS", name
+        assert re.fullmatch(r"\d+\.\ds", runtime), name
+
+    steps = report.open_page("overview", title="sweep")
+    assert "Learning rate against batch size." in report.text
+    assert set(statuses) == set(steps) - {"step"}
+    assert steps["sweep/points"].startswith("SUCCESS")
+    assert str(folder_of("sweep/points")) in steps["sweep/points"]
+
+    facts = report.open_page("sweep/fit/lr=0.1-bs=8")
+    assert facts["status"] == "SUCCESS"
+    assert re.fullmatch(r"\d+\.\ds", facts["runtime"])
+    assert facts["function"].endswith(".fit")
+    assert facts["output path"] == str(folder_of("sweep/fit/lr=0.1-bs=8"))
+    versioned = json.loads(facts["versioned config"])
+    assert versioned | {"learning_rate": 0.1, "batch_size": 8, "steps": 200} == versioned
+    assert str(folder_of("sweep/points")) in facts["dependencies"]
+
+    facts = report.open_page("sweep/summary")
+    assert "Losses of all fits, and the best of them." in report.text
+    assert len(facts["dependencies"].split()) == 12
+
+    report.open_category("Pictures and tables")
+    picture = report.open_picture("losses.svg")
+    width, height = report.size(picture)
+    assert width > 100
+    assert height > 100
+    assert content(str(picture.get_attribute("src"))) == (folder_of("sweep/summary") / "losses.svg").read_bytes()
+    table = report.button("results.csv")
+    if table.get_attribute("download"):
+        shown = content(str(table.get_attribute("href"))).decode()
+    else:
+        report.open_page("results.csv", title="sweep/summary/results.csv")
+        shown = report.text
+    for line in (folder_of("sweep/summary") / "results.csv").read_text().splitlines():
+        for value in line.split(","):
+            assert value in shown
+
+    trouble = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert trouble == []
+
+
+def test_an_unfinished_experiment_shows_all_its_steps(
+    browser: webdriver.Chrome,
+    tmp_path: Path,
+    experiment: Any,
+    snakemake: Any,
+    folder_of: Any,
+    info_of: Any,
+) -> None:
+    experiment(UNFINISHED)
+    failed = snakemake("--keep-going", experiment="experiment.py", config={"run_only": "^(good|bad)$"})
+    assert failed.code != 0
+    # As long as each other, which the report must not take for a reason to show one half of the steps at a time.
+    for name in ("good", "bad"):
+        info = info_of(name)
+        info["run"]["seconds"] = 0.1
+        (folder_of(name) / ".executor_info").write_text(json.dumps(info))
+    made = snakemake("--report", "report.html", experiment="experiment.py")
+    assert made.code == 0, made.output
+    report = Report(browser, tmp_path / "report.html")
+
+    report.open_category("Experiment")
+    assert {row[0] for row in report.rows()} == {"overview", "good", "bad", "never"}
+    assert {row[0]: row[1] for row in report.rows() if row[0] != "overview"} == {
+        "good": "SUCCESS",
+        "bad": "FAILED",
+        "never": "not run",
+    }
+    facts = report.open_page("bad")
+    assert facts["status"] == "FAILED"
+    assert "ValueError: told to <b>fail</b> & does" in facts["error"]
+    facts = report.open_page("never")
+    assert facts["status"] == "not run"
+    assert facts["runtime"] == ""
+    assert "Nobody asked for it." in report.text
+    steps = report.open_page("overview", title="experiment")
+    assert {name: row.split()[0] for name, row in steps.items() if name != "step"} == {
+        "good": "SUCCESS",
+        "bad": "FAILED",
+        "never": "not",
+    }
+
+    # What is declared and there can be opened; what is declared and not there is left out.
+    report.open_category("Pictures and tables")
+    assert len(report.rows()) == 2
+    report.open_page("page.html", title="A page of its own")
+    assert report.size(report.open_picture("plot.svg")) == (200, 100)

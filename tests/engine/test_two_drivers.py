@@ -1,0 +1,158 @@
+"""Two runs that share steps: each step runs once, and whoever lost a step's lease stops and writes nothing."""
+
+import functools
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from marin_rules.execution.lease import LeaseRecord, LocalLeaseStore, lease_path
+from marin_rules.execution.owner import Owner
+
+SHARING = """
+    import os
+    from marin_rules import ExecutorStep, executor_main, versioned
+
+    def note(config):
+        with open("ran", "a") as file:
+            file.write(config["name"] + "\\n")
+
+    def wait(config):
+        note(config)
+        open("gate").read()
+
+    def step(name, *inputs, fn=note):
+        return ExecutorStep(name=name, fn=fn, config={"name": versioned(name), "inputs": list(inputs)})
+
+    first = step("shared/first", fn=wait)
+    second = step("shared/second", first)
+    third = step("shared/third", first)
+"""
+
+
+def test_two_drivers_run_each_shared_step_once(
+    experiment: Callable[..., Path],
+    open_gate: Callable[[], None],
+    tmp_path: Path,
+    prefix: Path,
+    start_snakemake: Callable[..., Any],
+) -> None:
+    files = [
+        experiment(SHARING + f'\n    executor_main(steps=[step("own/{name}", second, third)])\n', f"{name}.py")
+        for name in ("one", "two")
+    ]
+    runs = [start_snakemake("-j", "2", experiment=file) for file in files]
+    held_by = "[shared/first] waiting: held by "
+    waiting = runs[0].wait_for(lambda: [run for run in runs if held_by in run.output], "one run waits for the other")
+    assert len(waiting) == 1
+    (lease,) = prefix.glob("shared/first-*/.executor_status.lock")
+    holder = LeaseRecord.parse(lease.read_bytes(), str(lease)).owner
+    assert holder is not None
+    line = next(line for line in waiting[0].output.splitlines() if line.startswith(held_by))
+    assert f"{holder.worker_id} (pid {holder.pid} on {holder.host}, user {holder.user}), running since " in line
+    open_gate()
+
+    for run in runs:
+        result = run.wait()
+        assert result.code == 0, result.output
+    assert Counter((tmp_path / "ran").read_text().split()) == Counter(
+        ["shared/first", "shared/second", "shared/third", "own/one", "own/two"]
+    )
+    assert {path.read_text() for path in prefix.rglob(".executor_status")} == {"SUCCESS"}
+    assert list(prefix.rglob(".executor_status.lock")) == []
+
+
+HEARTBEAT_SECONDS = 0.5
+PIPE_BYTES = 1 << 16
+"""What a pipe takes while nobody reads."""
+
+WORKER = f"""
+    import os
+    import signal
+    import subprocess
+    import sys
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep
+    from marin_rules.execution import worker
+    from marin_rules.execution.frozen import freeze
+    from marin_rules.execution.run import new_run
+    from marin_rules.plan import make_plan
+
+    def hang(path):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen(["sleep", "1000"])
+        with open("pids.new", "w") as file:
+            file.write(f"{{os.getpid()}} {{child.pid}}")
+        os.rename("pids.new", "pids")
+        child.wait()
+
+    def talk(path):
+        for _ in range(10_000):
+            print("x" * 100)
+        hang(path)
+
+    if __name__ == "__main__":
+        worker.HEARTBEAT_SECONDS = {HEARTBEAT_SECONDS}
+        fn = {{"hangs": hang, "talks": talk}}[sys.argv[1]]
+        plan = make_plan([ExecutorStep(name=sys.argv[1], fn=fn, config=THIS_OUTPUT_PATH)], prefix="out")
+        frozen = freeze(plan, new_run(prefix="out", caller_path=__file__))
+        sys.exit(worker.Worker(frozen, frozen.steps[0]).run())
+"""
+
+
+def test_a_worker_that_lost_its_lease_ends_its_step_and_writes_nothing(
+    experiment: Callable[..., Path],
+    tmp_path: Path,
+    start: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+    is_running: Callable[[int], bool],
+) -> None:
+    run = start([sys.executable, experiment(WORKER, "work.py"), "hangs"])
+    run.wait_for((tmp_path / "pids").exists, "the step runs")
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    folder = folder_of("hangs")
+    info = (folder / ".executor_info").read_bytes()
+
+    # A thief, as a worker on another machine that has seen no heartbeat for long enough.
+    store = LocalLeaseStore(lease_path(str(folder)))
+    successor = LeaseRecord.first(Owner.current(), epoch=2, now=time.time()).to_bytes()
+    stolen = None
+    while stolen is None:  # A heartbeat may come between the two.
+        snapshot = store.read()
+        assert snapshot is not None
+        stolen = store.replace(successor, snapshot.version)
+    began = time.monotonic()
+    assert store.commit(stolen, str(folder / ".executor_status"), b"SUCCESS")
+
+    result = run.wait()
+    assert time.monotonic() - began < HEARTBEAT_SECONDS + 5
+    assert result.code == 75
+    assert "[hangs] lost its lease and was ended: " in result.output
+    assert run.alive() == []
+    assert not any(is_running(pid) for pid in pids)
+    assert (folder / ".executor_status").read_bytes() == b"SUCCESS"
+    assert (folder / ".executor_status.lock").read_bytes() == successor
+    assert (folder / ".executor_info").read_bytes() == info
+
+
+def test_a_terminal_that_nobody_reads_does_not_cost_the_lease(
+    experiment: Callable[..., Path], prefix: Path, start: Callable[..., Any]
+) -> None:
+    """As after Ctrl-S, or in a pager: the step may have to wait, but its worker still shows that it is alive."""
+    pipe = '"$@" | sleep 1000'
+    run = start(["bash", "-c", pipe, "bash", sys.executable, experiment(WORKER, "work.py"), "talks"])
+
+    def logged() -> int:
+        return sum(path.stat().st_size for path in prefix.glob("talks-*/.executor_log"))
+
+    # The labels come on top of what is logged.
+    run.wait_for(lambda: logged() > 0.9 * PIPE_BYTES, "the pipe is full")
+    (lease,) = prefix.glob("talks-*/.executor_status.lock")
+    for _ in range(3):
+        before = lease.read_bytes()
+        run.wait_for(functools.partial(has_changed, lease, before), "a heartbeat", HEARTBEAT_SECONDS + 5)
+
+
+def has_changed(path: Path, before: bytes) -> bool:
+    return path.read_bytes() != before
