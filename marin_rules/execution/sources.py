@@ -22,12 +22,10 @@ from marin_rules.storage.files import read_bytes
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
-def collect_sources(folders: Sequence[str]) -> bytes:
-    """The sources of all modules imported so far from below `folders`."""
+def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
+    """The sources of all modules imported so far from below `folders`, except those that spell out a secret."""
     found: dict[str, list[str | bool]] = {}
-    installed = tuple(
-        {os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in ("purelib", "platlib", "stdlib")}
-    )
+    installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in ("purelib", "platlib", "stdlib"))
     roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
     for name, module in list(sys.modules.items()):
         spec = getattr(module, "__spec__", None)
