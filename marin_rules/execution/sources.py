@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
