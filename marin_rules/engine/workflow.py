@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -168,6 +169,7 @@ class MarinWorkflow:
     def start(self) -> None:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
         os.environ[PLAN_VARIABLE] = self.plan.run.plan_path
+        self._hold_folders()
         self._guarded(lambda: self.control.start(warm=self.invocation.runs_locally))
 
     def finish(self, *, success: bool) -> None:
@@ -175,6 +177,15 @@ class MarinWorkflow:
         self._guarded(lambda: self.control.finish(success=success))
 
     # -- inside ----------------------------------------------------------------------------------------------
+
+    def _hold_folders(self) -> None:
+        """At its end a run removes the empty folders of its targets, even if another run is about to use them.
+
+        No file is ever made for a target, so all these folders are empty unless something is put there.
+        """
+        for folder in {os.path.dirname(self._target_of(step.index)) for step in self._assessment.scheduled}:
+            os.makedirs(folder, exist_ok=True)
+            Path(folder, ".keep").touch()
 
     def _run_step(self, python: str) -> str:
         return shlex.join(["source", str(run_step_command()), python, "--plan", self.plan.run.plan_path, "--step"])
