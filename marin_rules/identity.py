@@ -35,8 +35,13 @@ HASH_DIGITS = 6
 MAX_INLINE_DEPTH = 4
 """A dependency deeper than this enters its dependents' versions as `<name>-<hash>`."""
 
-_JOIN_BELOW_BYTES = 4 << 20
-"""Texts up to this size are kept as one string. Larger ones often begin alike, and the beginning is hashed once."""
+_JOIN_BELOW_BYTES = 1 << 16
+"""Texts up to this size are kept as one string. Larger ones refer to the texts of their dependencies; they often
+begin alike, and the beginning is hashed once."""
+
+_JOIN_EACH_LEVELS = 64
+_JOIN_LARGE_BELOW_BYTES = 4 << 20
+"""A long row of references would become a text of many small pieces, so it is made one string now and then."""
 
 MAX_VERSION_BYTES = 1 << 30
 """Chains of non-blocking references double the version at each level; Marin would run out of memory."""
@@ -112,8 +117,10 @@ def identify(
     tail.append(b"}")
 
     text: Text
-    size = sum(map(_size, head)) + sum(map(_size, tail))
-    if size <= _JOIN_BELOW_BYTES:
+    own = sum(len(part) for part in (*head, *tail) if isinstance(part, bytes))
+    size = own + sum(dependency.size for dependency in (*blocking, *pseudo) if isinstance(dependency.mention, tuple))
+    nesting = 1 + max([item.nesting for item in (*blocking, *pseudo) if item.depth <= MAX_INLINE_DEPTH], default=0)
+    if size <= (_JOIN_LARGE_BELOW_BYTES if nesting % _JOIN_EACH_LEVELS == 0 else _JOIN_BELOW_BYTES):
         text = b"".join(_pieces((*head, *tail)))
         digest = hashlib.md5(text, usedforsecurity=False).hexdigest()
     else:
@@ -131,7 +138,7 @@ def identify(
         digest=digest,
         depth=depth,
         size=size,
-        nesting=1 + max([item.nesting for item in (*blocking, *pseudo) if item.depth <= MAX_INLINE_DEPTH], default=0),
+        nesting=nesting,
         text=text,
         version=version,
         mention=text if depth <= MAX_INLINE_DEPTH else json.dumps(name_and_hash).encode(),
@@ -169,10 +176,6 @@ def _pieces(text: Text) -> list[bytes]:
         else:
             pending.extend(reversed(part))
     return pieces
-
-
-def _size(text: Text) -> int:
-    return len(text) if isinstance(text, bytes) else sum(map(len, _pieces(text)))
 
 
 def _hashed(state: Any, parts: list[Text]) -> Any:

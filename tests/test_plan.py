@@ -478,7 +478,11 @@ def test_versioned_values_whose_text_is_stable(value: Any) -> None:
     assert planned(step("b", {"x": versioned(value)})).steps[0].output_path == path_of("b", {"x": str(value)})
 
 
-@pytest.mark.parametrize("value", [{1, 2}, frozenset("ab"), [{1, 2}], {"k": Config({"a", "b"})}], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [{1, 2}, frozenset("ab"), [{1, 2}], {"k": Config({"a", "b"})}],
+    ids=["set", "frozenset", "in a list", "in a dataclass"],
+)
 def test_versioned_sets(value: Any) -> None:
     refused(step("b", Config(versioned(value))), match="step 'b', .*value.*: a versioned set has no stable order")
 

@@ -189,9 +189,7 @@ def test_wrong_arguments_are_named() -> None:
         remote("train")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="resources 'H100' is not a ResourceConfig: use ResourceConfig"):
         remote(add, resources="H100")  # type: ignore[call-overload]
-    with pytest.raises(
-        TypeError, match=r"pip_dependency_groups 'gpu' is one string: write a list, \['gpu'\]"
-    ):
+    with pytest.raises(TypeError, match=r"pip_dependency_groups 'gpu' is one string: write a list, \['gpu'\]"):
         remote(add, pip_dependency_groups="gpu")
 
 

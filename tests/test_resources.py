@@ -44,9 +44,7 @@ def test_memory_is_read_in_powers_of_1024(text: str, amount: int) -> None:
     assert parse_memory(text) == amount
 
 
-@pytest.mark.parametrize(
-    "text", ["", "g", "4", "4x", "-4g", "4gg", "1e3g", "4g 2m", ".5g", "4.g", "٤g", "4\ng"]
-)
+@pytest.mark.parametrize("text", ["", "g", "4", "4x", "-4g", "4gg", "1e3g", "4g 2m", ".5g", "4.g", "٤g", "4\ng"])
 def test_memory_that_cannot_be_read_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number with a unit: write '512m', '4g'") as caught:
         parse_memory(text)
@@ -117,17 +115,13 @@ def test_nobody_can_change_the_table() -> None:
     ],
 )
 def test_an_unknown_slice_names_near_ones(name: str, near: str) -> None:
-    with pytest.raises(
-        ValueError, match=f"unknown TPU type '{name}': did you mean .*there are v4-N, "
-    ) as caught:
+    with pytest.raises(ValueError, match=f"unknown TPU type '{name}': did you mean .*there are v4-N, ") as caught:
         tpu_topology(name)
     assert near in str(caught.value)
 
 
 def test_an_unknown_slice_like_no_other_still_says_what_exists() -> None:
-    with pytest.raises(
-        ValueError, match="unknown TPU type 'abacus': there are v4-N, v5litepod-N, v5p-N, v6e-N"
-    ):
+    with pytest.raises(ValueError, match="unknown TPU type 'abacus': there are v4-N, v5litepod-N, v5p-N, v6e-N"):
         tpu_topology("abacus")
 
 
@@ -158,9 +152,7 @@ def test_with_cpu_and_with_gpu_take_the_other_fields() -> None:
     cpu = ResourceConfig.with_cpu(cpu=8, ram="32g", image="debian:12")
     assert cpu == ResourceConfig(cpu=8, ram="32g", image="debian:12")
     gpu = ResourceConfig.with_gpu("H100", count=8, cpu=96, replicas=2, device_alternatives=["H200"])
-    assert gpu == ResourceConfig(
-        cpu=96, device=GpuConfig("H100", 8), replicas=2, device_alternatives=("H200",)
-    )
+    assert gpu == ResourceConfig(cpu=96, device=GpuConfig("H100", 8), replicas=2, device_alternatives=("H200",))
     assert ResourceConfig.with_gpu().device == GpuConfig("auto", 1)
 
 
@@ -324,16 +316,12 @@ def test_dense_speed_of_a_gpu(variant: str, teraflops: float) -> None:
     ("variant", "teraflops"), [("v4-8", 275), ("v5litepod-16", 197), ("v5p-8", 459), ("v6e-256", 918)]
 )
 def test_dense_speed_of_a_tpu_chip(variant: str, teraflops: float) -> None:
-    assert ResourceConfig.with_tpu(variant, slice_count=2).device_flops("bf16") == pytest.approx(
-        teraflops * 1e12
-    )
+    assert ResourceConfig.with_tpu(variant, slice_count=2).device_flops("bf16") == pytest.approx(teraflops * 1e12)
 
 
 def test_speed_of_everything_together() -> None:
     assert ResourceConfig.with_tpu("v4-128", slice_count=2).total_flops() == pytest.approx(128 * 275e12)
-    assert ResourceConfig.with_gpu("H100", count=8, replicas=2).total_flops("fp8") == pytest.approx(
-        16 * 1979e12
-    )
+    assert ResourceConfig.with_gpu("H100", count=8, replicas=2).total_flops("fp8") == pytest.approx(16 * 1979e12)
 
 
 @pytest.mark.parametrize(

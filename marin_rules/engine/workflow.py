@@ -84,9 +84,6 @@ class MarinWorkflow:
         self._targets: dict[int, Any] = {}
         # Snakemake inspects an input function at each of its calls, which is quicker for a plain function.
         self.inputs = lambda wildcards: self._inputs(wildcards)
-        for path in self.plan.run.python_path:
-            if path not in sys.path:
-                sys.path.append(path)
 
     # -- what is there ---------------------------------------------------------------------------------------
 

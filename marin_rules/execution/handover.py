@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from marin_rules.errors import ExperimentError
+from marin_rules.execution.run import python_path
 from marin_rules.placeholders import InputName
 from marin_rules.steps import ExecutorStep
 
@@ -73,9 +74,9 @@ def _as_main(module: ModuleType, handover: Handover) -> Iterator[None]:
     """Look to the file as `python file` would: it is `__main__`, without arguments."""
     global _current
     saved_main, saved_argv = sys.modules["__main__"], sys.argv
-    folder = os.path.dirname(str(module.__file__))
     sys.modules["__main__"], sys.argv = module, [str(module.__file__)]
-    sys.path[:0] = [entry for entry in dict.fromkeys([folder, os.getcwd()]) if entry not in sys.path]
+    first = python_path(str(module.__file__))
+    sys.path[:] = [*first, *(folder for folder in sys.path if folder not in first)]
     _current = handover
     try:
         yield

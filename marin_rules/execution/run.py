@@ -42,7 +42,7 @@ def new_run(
         user=_user(),
         git_commit=_git_commit(os.path.dirname(os.path.abspath(caller_path))),
         working_directory=os.getcwd(),
-        python_path=_python_path(caller_path),
+        python_path=python_path(caller_path),
         force_run_failed=force_run_failed,
         rule_files=(*map(os.path.abspath, rule_files), *_rules_beside(caller_path)),
     )
@@ -60,7 +60,7 @@ def _rules_beside(caller_path: str) -> list[str]:
     return [path] if os.path.isfile(path) else []
 
 
-def _python_path(caller_path: str) -> tuple[str, ...]:
+def python_path(caller_path: str) -> tuple[str, ...]:
     """What `python caller.py` would put in front of the search path, and the working directory."""
     folder = os.path.dirname(os.path.abspath(caller_path))
     return tuple(dict.fromkeys([folder, os.getcwd()]))

@@ -14,6 +14,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
@@ -22,30 +23,51 @@ from marin_rules.storage.files import read_bytes
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
+@dataclass(frozen=True)
+class _Source:
+    origin: str
+    """The module's file; empty for a folder without one (a namespace package)."""
+
+    locations: list[str] | None
+    """Where submodules are looked for; None for a module that is no package."""
+
+    text: str
+
+
 def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
     """The sources of all modules imported so far from below `folders`, except those that spell out a secret."""
-    found: dict[str, list[str | bool]] = {}
+    found: dict[str, _Source] = {}
     installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in ("purelib", "platlib", "stdlib"))
     roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
-    for name, module in list(sys.modules.items()):
+    for module in list(sys.modules.values()):
         spec = getattr(module, "__spec__", None)
         path = getattr(spec, "origin", None)
-        if spec is None or not isinstance(path, str) or not path.endswith(".py") or name.split(".")[0] == _OWN_PACKAGE:
+        if spec is None or not isinstance(path, str) or not path.endswith(".py"):
             continue
         real = os.path.realpath(path)
-        if real.startswith(roots) and not real.startswith(installed):
-            source = read_bytes(path)
-            if source is not None and not any(secret.encode() in source for secret in secrets):
-                package = spec.submodule_search_locations is not None
-                found[spec.name] = [path, package, source.decode("utf-8", errors="surrogateescape")]
-    return json.dumps(found).encode() if found else b""
+        if spec.name.split(".")[0] == _OWN_PACKAGE or not real.startswith(roots) or real.startswith(installed):
+            continue
+        source = read_bytes(path)
+        if source is not None and not any(secret.encode() in source for secret in secrets):
+            text = source.decode("utf-8", errors="surrogateescape")
+            found[spec.name] = _Source(path, _locations(module), text)
+    for name in list(found):
+        while name := name.rpartition(".")[0]:
+            if name not in found and name in sys.modules:
+                found[name] = _Source("", _locations(sys.modules[name]) or [], "")
+    return json.dumps({name: asdict(source) for name, source in found.items()}).encode() if found else b""
+
+
+def _locations(module: ModuleType) -> list[str] | None:
+    return list(module.__path__) if hasattr(module, "__path__") else None
 
 
 class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """Finds and loads the modules that travelled with the plan."""
 
     def __init__(self, sources: bytes) -> None:
-        self._sources: dict[str, list[str]] = json.loads(sources) if sources else {}
+        found = json.loads(sources) if sources else {}
+        self._sources = {name: _Source(**source) for name, source in found.items()}
 
     def install(self) -> None:
         if self._sources:
@@ -54,21 +76,20 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self._sources:
+        source = self._sources.get(fullname)
+        if source is None:
             return None
-        origin, package, _ = self._sources[fullname]
-        spec = ModuleSpec(fullname, self, origin=origin, is_package=bool(package))
-        spec.has_location = True  # Gives the module its `__file__`: what lies beside it is found there.
-        if package:
-            spec.submodule_search_locations = [os.path.dirname(origin)]
+        spec = ModuleSpec(fullname, self, origin=source.origin or None)
+        spec.submodule_search_locations = source.locations
+        spec.has_location = bool(source.origin)  # Gives the module its `__file__`: what lies beside it is found.
         return spec
 
     def is_package(self, fullname: str) -> bool:
-        return bool(self._sources[fullname][1])
+        return self._sources[fullname].locations is not None
 
     def get_source(self, fullname: str) -> str:
-        return self._sources[fullname][2]
+        return self._sources[fullname].text
 
     def get_code(self, fullname: str) -> CodeType:
-        origin, _, text = self._sources[fullname]
-        return compile(text.encode("utf-8", errors="surrogateescape"), origin, "exec")
+        source = self._sources[fullname]
+        return compile(source.text.encode("utf-8", errors="surrogateescape"), source.origin or fullname, "exec")

@@ -171,7 +171,7 @@ def _child(
 def _call(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Call the step's function with its config."""
     sys.argv = [step.output_path]
-    sys.path[:0] = [folder for folder in plan.run.python_path if folder not in sys.path]
+    sys.path[:] = [*plan.run.python_path, *(folder for folder in sys.path if folder not in plan.run.python_path)]
     _line_buffered()
     try:
         call = plan.call(step)

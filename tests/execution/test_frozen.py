@@ -12,7 +12,7 @@ import sys
 import threading
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any
@@ -60,9 +60,10 @@ def step(name: str, config: Any = None, fn: Any = double, **details: Any) -> Exe
     return ExecutorStep(name=name, fn=fn, config=config, **details)
 
 
-def frozen(*roots: ExecutorStep[Any] | InputName, prefix: str = "/p", **details: Any) -> FrozenPlan:
-    run = new_run(prefix=prefix, caller_path="experiment.py", **details)
-    return freeze(make_plan(roots, prefix=prefix), run)
+def frozen(*roots: ExecutorStep[Any] | InputName, **details: Any) -> FrozenPlan:
+    """A plan that takes no modules along: those of these tests would make it large."""
+    run = replace(new_run(prefix="/p", caller_path="experiment.py", **details), python_path=())
+    return freeze(make_plan(roots, prefix="/p"), run)
 
 
 def written(plan: FrozenPlan, folder: Path) -> str:
@@ -285,6 +286,7 @@ if __name__ == "__main__":
         ExecutorStep("marked", marked, Local(6)),
         ExecutorStep("lambda", lambda config: [config.__class__ is Local, helper(config.n)], Local(7)),
         ExecutorStep("imported", beside.shift, versioned(8)),
+        ExecutorStep("imported mark", beside.marked, versioned(9)),
     ])
 """
 
@@ -294,7 +296,11 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An experiment file, loaded as one: what it defines is nowhere to be imported from."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "beside", raising=False)
-    (tmp_path / "beside.py").write_text("def shift(n):\n    return n + 1000\n")
+    (tmp_path / "beside.py").write_text(
+        "from marin_rules import remote\n"
+        "def shift(n):\n    return n + 1000\n"
+        "@remote\ndef marked(n):\n    return shift(n) + 1\n"
+    )
     path = tmp_path / "experiment.py"
     path.write_text(EXPERIMENT.format(factor=10))
     return path
@@ -311,6 +317,7 @@ def test_an_experiment_file_travels(experiment: Path) -> None:
         "marked": [True, "marked", 60],
         "lambda": [True, 70],
         "imported": 1008,
+        "imported mark": 1010,
     }
 
     # After freezing, the file may change or be gone: what was planned is what runs.
@@ -324,7 +331,31 @@ def test_an_experiment_file_travels(experiment: Path) -> None:
         "__main__.marked",
         "__main__.<lambda>",
         "beside.shift",
+        "beside.marked",
     ]
+
+
+def test_a_script_that_was_started_itself_travels(experiment: Path) -> None:
+    script = EXPERIMENT.format(factor=10).partition("if __name__")[0] + (
+        "import sys\n"
+        "from marin_rules.execution.frozen import freeze\n"
+        "from marin_rules.execution.run import new_run\n"
+        "from marin_rules.plan import make_plan\n"
+        "compute = ExecutorStep('compute', compute, Slotted(Local(5, path='x')))\n"
+        "steps = [compute, ExecutorStep('marked', marked, Local(6))]\n"
+        "freeze(make_plan(steps, prefix='/p'), new_run(prefix='/p', caller_path=__file__)).write(sys.argv[1])\n"
+    )
+    experiment.write_text(script)
+    folder = experiment.parent / "out"
+    folder.mkdir()
+    path = str(folder / "plan")
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, str(experiment), path], env=environment, timeout=60, check=True)
+    experiment.unlink()
+    assert call_elsewhere(path, with_folder=experiment.parent) == {
+        "compute": [50, 1001, "x"],
+        "marked": [True, "marked", 60],
+    }
 
 
 def test_a_definition_is_stored_once_for_all_steps(experiment: Path) -> None:
@@ -334,9 +365,9 @@ def test_a_definition_is_stored_once_for_all_steps(experiment: Path) -> None:
     big = types.FunctionType(
         compile(f"lambda config: len({padding!r})", "experiment.py", "eval").co_consts[0], handover.module.__dict__
     )
-    path = written(frozen(*(step(f"s/{i}", versioned(i), big) for i in range(100))), experiment.parent)
-    assert os.path.getsize(path) < 100 * 1000 + 5_000
-    assert Path(path).read_bytes().count(padding.encode()) == 1
+    path = Path(written(frozen(*(step(f"s/{i}", versioned(i), big) for i in range(100))), experiment.parent))
+    assert path.read_bytes().count(padding.encode()) == 1
+    assert path.stat().st_size < 5_000 + 100 * 1_000
 
 
 def test_two_plans_of_one_experiment_differ_only_in_their_run(experiment: Path) -> None:

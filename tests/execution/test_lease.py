@@ -137,9 +137,7 @@ def local_backend(output_path: Path) -> Backend:
 
 def elsewhere(name: str) -> Owner:
     """A worker on a machine of which nothing can be seen from here."""
-    return Owner(
-        f"{name}-7-abcd", host=name, pid=7, user="u", start_ticks=1, boot_id=name, pid_namespace="pid:[1]"
-    )
+    return Owner(f"{name}-7-abcd", host=name, pid=7, user="u", start_ticks=1, boot_id=name, pid_namespace="pid:[1]")
 
 
 def held(store: LeaseStore, clock: ManualClock, name: str = "alpha") -> Lease:
@@ -267,9 +265,7 @@ def test_a_lease_is_stale_after_its_lifetime_and_not_before(backend: Backend, cl
 
 
 @pytest.mark.parametrize("wall_clock_runs", [True, False])
-def test_a_refreshed_lease_is_never_stale(
-    backend: Backend, clock: ManualClock, wall_clock_runs: bool
-) -> None:
+def test_a_refreshed_lease_is_never_stale(backend: Backend, clock: ManualClock, wall_clock_runs: bool) -> None:
     alpha = held(backend.open_store(), clock, "alpha")
     since = clock.wall
     beta = Lease(backend.open_store(), elsewhere("beta"), clock)
@@ -352,12 +348,8 @@ def test_without_a_lease_nothing_can_be_done(backend: Backend, clock: ManualCloc
     assert backend.open_store().read() is None
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"", b"\0" * 100, b'{"worker_id": "a", "timest', b"[" * 100_000, b"\xff", b"null"]
-)
-def test_a_garbage_lease_is_waited_for_and_taken_over(
-    backend: Backend, clock: ManualClock, garbage: bytes
-) -> None:
+@pytest.mark.parametrize("garbage", [b"", b"\0" * 100, b'{"worker_id": "a", "timest', b"[" * 100_000, b"\xff", b"null"])
+def test_a_garbage_lease_is_waited_for_and_taken_over(backend: Backend, clock: ManualClock, garbage: bytes) -> None:
     backend.put_lease(garbage)
     lease = Lease(backend.open_store(), elsewhere("alpha"), clock)
     assert lease.try_acquire() == UNREADABLE
@@ -500,9 +492,7 @@ def test_a_heartbeat_is_recognised_when_the_store_answers_again(
         assert store.read() is None
 
 
-def test_an_acquisition_is_recognised_when_the_store_answers_again(
-    backend: Backend, clock: ManualClock
-) -> None:
+def test_an_acquisition_is_recognised_when_the_store_answers_again(backend: Backend, clock: ManualClock) -> None:
     store = UnreliableStore(backend.open_store(), ["ok", "answer lost", "not made"])
     lease = Lease(store, elsewhere("alpha"), clock)
     with pytest.raises(OSError, match="connection reset"):
@@ -584,10 +574,7 @@ def test_a_record_with_a_wrong_field_is_no_lease(change: dict[str, object]) -> N
         LeaseRecord.parse(json.dumps(fields).encode(), "path")
 
 
-@given(
-    st.binary()
-    | st.dictionaries(st.text(), st.text() | st.none()).map(lambda fields: json.dumps(fields).encode())
-)
+@given(st.binary() | st.dictionaries(st.text(), st.text() | st.none()).map(lambda fields: json.dumps(fields).encode()))
 def test_no_content_of_a_lease_escapes(data: bytes) -> None:
     with pytest.raises(CorruptLeaseError):
         LeaseRecord.parse(data, "path")
@@ -601,9 +588,7 @@ def test_a_record_may_have_fields_of_a_later_version() -> None:
 def test_describe(monkeypatch: pytest.MonkeyPatch) -> None:
     noon = 1_700_049_600.0  # 2023-11-15 12:00:00 UTC
     monkeypatch.setattr(time, "localtime", time.gmtime)
-    record = LeaseRecord(
-        "h-123-ab", noon + 90, epoch=2, since=noon + 90, owner=replace(elsewhere("h"), pid=123)
-    )
+    record = LeaseRecord("h-123-ab", noon + 90, epoch=2, since=noon + 90, owner=replace(elsewhere("h"), pid=123))
     assert describe(record, noon + 102) == (
         "h-123-ab (pid 123 on h, user u), running since 12:01:30, last heartbeat 12 s ago"
     )
@@ -703,8 +688,7 @@ class Turns:
         self._running = [True] * len(programs)
         self._index = threading.local()
         self._threads = [
-            threading.Thread(target=self._run, args=(index, program))
-            for index, program in enumerate(programs)
+            threading.Thread(target=self._run, args=(index, program)) for index, program in enumerate(programs)
         ]
         for thread in self._threads:
             thread.start()

@@ -228,9 +228,7 @@ def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_lock(
             os.waitpid(child, 0)
 
 
-def test_a_file_system_that_cannot_keep_leases_is_named(
-    output_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_cannot_keep_leases_is_named(output_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalLeaseStore(lease_path(output_path))
 
     def refuse(*_: object) -> None:
@@ -247,9 +245,7 @@ def test_a_file_system_that_cannot_keep_leases_is_named(
         store.delete(b"one")
 
 
-def test_a_link_that_nfs_made_and_then_found_is_our_own(
-    output_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_that_nfs_made_and_then_found_is_our_own(output_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real_link = os.link
 
     def link_twice(source: str, destination: str) -> None:
@@ -262,9 +258,7 @@ def test_a_link_that_nfs_made_and_then_found_is_our_own(
     assert store.create(b"two") is None
 
 
-def test_a_file_that_nfs_calls_stale_is_looked_up_again(
-    output_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_nfs_calls_stale_is_looked_up_again(output_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store, real_flock, stale = LocalLeaseStore(lease_path(output_path)), fcntl.flock, [True, True]
     assert store.create(b"one") is not None
 

@@ -97,9 +97,7 @@ def test_a_living_process_keeps_its_lease(output_path: str, other_process: Holde
 
 
 @pytest.mark.parametrize("death", ["kill_and_leave_as_zombie", "kill_and_reap"])
-def test_the_lease_of_a_dead_process_is_taken_over_at_once(
-    output_path: str, other_process: Holder, death: str
-) -> None:
+def test_the_lease_of_a_dead_process_is_taken_over_at_once(output_path: str, other_process: Holder, death: str) -> None:
     lease = Lease(LocalLeaseStore(lease_path(output_path)), Owner.current(), SystemClock())
     assert lease.try_acquire() == other_process.record
     getattr(other_process, death)()

@@ -36,9 +36,7 @@ def test_the_tokens_are_those_on_disk() -> None:
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_the_last_event_of_a_legacy_log_counts(end: bytes) -> None:
-    log = b"\n".join(
-        [event("WAITING"), event("RUNNING"), event("FAILED"), event("RUNNING"), event("SUCCESS")]
-    )
+    log = b"\n".join([event("WAITING"), event("RUNNING"), event("FAILED"), event("RUNNING"), event("SUCCESS")])
     assert parse_status(log + end, "path") is Status.SUCCESS
     assert parse_status(event("RUNNING") + end, "path") is Status.RUNNING
 

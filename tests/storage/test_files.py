@@ -165,9 +165,7 @@ def test_the_advice_names_a_directory_that_exists(tmp_path: Path, monkeypatch: p
         write_atomic(str(tmp_path / "deep" / "er" / "status"), b"x")
 
 
-def test_a_disk_that_fills_up_in_the_middle_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_in_the_middle_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, real_write = str(tmp_path / "status"), os.write
     written: list[int] = []
 
@@ -193,9 +191,7 @@ def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert read_bytes(path) == b"SUCCESS"
 
 
-def test_an_interrupted_write_leaves_no_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_write_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
@@ -238,9 +234,7 @@ def test_other_errors_keep_their_kind_and_name_the_path(tmp_path: Path) -> None:
         read_bytes(str(tmp_path))
 
 
-def test_a_file_replaced_on_nfs_while_it_is_read_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_replaced_on_nfs_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, real_read, stale = str(tmp_path / "status"), os.read, [True]
     write_atomic(path, b"SUCCESS")
 
