@@ -47,6 +47,7 @@ def main() -> int:
 
     stamp = _stamp()
     rows: list[Row] = []
+    failed = False
     with tempfile.TemporaryDirectory(prefix="marin-rules-benchmarks-") as folder:
         for name in [options.only] if options.only else BENCHMARKS:
             print(f"{time.strftime('%H:%M:%S')} {name} ...", file=sys.stderr, flush=True)
@@ -55,26 +56,27 @@ def main() -> int:
             try:
                 rows += BENCHMARKS[name](own, 10 if options.quick else 1)
             except BenchmarkError as error:
-                sys.exit(f"benchmark {name} could not be measured: {error}")
+                failed = True
+                print(f"benchmark {name} could not be measured: {error}", file=sys.stderr, flush=True)
     print(f"{stamp}\n\n{render(rows)}")
-    if options.write:
+    if options.write and not failed:
         write(_README, stamp, rows)
-    return 1 if any(row.is_over for row in rows) else 0
+    return 1 if failed or any(row.is_over for row in rows) else 0
 
 
 def _stamp() -> str:
     """What was measured, when and on what."""
-    # Without optional locks git only looks; the table itself is no change of what is measured.
-    changes = _git("--no-optional-locks", "status", "--porcelain", "--", ".", f":!{_README.relative_to(ROOT)}")
-    commit = _git("rev-parse", "--short", "HEAD") + ("-dirty" if changes else "")
-    return (
-        f"Commit {commit}, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} CPUs (load {os.getloadavg()[0]:.1f} at the"
-        f" start), Python {platform.python_version()}, Snakemake {version('snakemake')}."
-    )
+    # The table itself is no change of what is measured.
+    changes = _git("status", "--porcelain", "--", ".", f":!{_README.relative_to(ROOT)}")
+    commit = (_git("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changes else "")
+    machine = f"{os.cpu_count()} CPUs (load {os.getloadavg()[0]:.1f} before)"
+    versions = f"Python {platform.python_version()}, Snakemake {version('snakemake')}"
+    return f"Commit {commit}, {time.strftime('%Y-%m-%d')}, {machine}, {versions}."
 
 
 def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    command = ["git", "--no-optional-locks", *arguments]  # Without locks it only looks.
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""The graphs that are measured, and the folder in which an experiment and plain Snakemake both find one.
-
-A graph is a list: for each step the numbers of the earlier steps it depends on.
-"""
+"""The graphs that are measured, and the folder in which an experiment and plain Snakemake both find one."""
 
 from __future__ import annotations
 
@@ -9,32 +6,47 @@ import json
 import random
 import shutil
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import yaml
 
 from benchmarks import ROOT
 
-Dag: TypeAlias = list[list[int]]
-
+_WORKFLOWS = ROOT / "benchmarks" / "workflows"
 _PROFILE = ROOT / "profiles" / "default"
+
+
+@dataclass(frozen=True)
+class Dag:
+    """Steps by their numbers."""
+
+    sources: list[list[int]]
+    """For each step the earlier steps it depends on."""
+
+    versions: list[int]
+    """For each step the one value in its config that counts."""
 
 
 def random_dag(size: int, seed: int = 0) -> Dag:
     """Each step but the first depends on one to three earlier ones, any of them."""
     rng = random.Random(seed)
-    return [rng.sample(range(step), min(step, rng.randint(1, 3))) for step in range(size)]
+    return _dag([rng.sample(range(step), min(step, rng.randint(1, 3))) for step in range(size)])
 
 
-def layers(count: int, width: int) -> Dag:
-    """Full layers: each step depends on all steps of the layer below."""
+def layers(count: int, width: int, *, same_config: bool) -> Dag:
+    """Each step depends on all of the layer below; with `same_config` only names tell steps apart."""
     below = [list(range(width * (layer - 1), width * layer)) if layer else [] for layer in range(count)]
-    return [below[step // width] for step in range(count * width)]
+    dag = _dag([below[step // width] for step in range(count * width)])
+    return Dag(dag.sources, [0] * len(dag.sources)) if same_config else dag
 
 
 def chain(size: int) -> Dag:
-    return [[step - 1] if step else [] for step in range(size)]
+    return _dag([[step - 1] if step else [] for step in range(size)])
+
+
+def _dag(sources: list[list[int]]) -> Dag:
+    return Dag(sources, versions=list(range(len(sources))))
 
 
 class Workspace:
@@ -42,11 +54,11 @@ class Workspace:
 
     def __init__(self, folder: Path, dag: Dag) -> None:
         self.folder = folder
-        shutil.copytree(ROOT / "benchmarks" / "workflows", folder, ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "dag.json").write_text(json.dumps(dag))
-        # The peers run with our options, so that none of these is what is measured. Our console is not theirs.
+        shutil.copytree(_WORKFLOWS, folder)
+        (folder / "dag.json").write_text(json.dumps(asdict(dag)))
+        # The peers run with our options, so that none of these is what is measured, but not with our console.
         options = yaml.safe_load((_PROFILE / "config.yaml").read_text())
-        del options["logger"]
+        options.pop("logger", None)
         self._peer_profile = folder / "peer"
         self._peer_profile.mkdir()
         (self._peer_profile / "config.yaml").write_text(yaml.safe_dump(options))

@@ -10,7 +10,7 @@ from benchmarks.dag import Workspace, random_dag
 from benchmarks.measure import least, run
 from benchmarks.table import Row
 
-_ROUNDS = 3
+_ROUNDS = 5
 
 
 def dry_run_cold(folder: Path, shrink: int) -> Iterator[Row]:

@@ -23,5 +23,5 @@ def dry_run_finished(folder: Path, shrink: int) -> Iterator[Row]:
         bare=partial(run, workspace.bare("-n"), workspace.folder),
     )
     ours, bare = usages["ours"].cpu, usages["bare"].cpu
-    yield Row("dry_run_finished", f"`-n`, {size:,} finished steps, over bare start-up", ours - bare, "s CPU", 2)
+    yield Row("dry_run_finished", f"`-n`, {size:,} finished steps - bare start-up", ours - bare, "s CPU", 2)
     yield Row("dry_run_finished", "bare start-up of Snakemake", bare, "s CPU")

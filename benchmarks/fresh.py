@@ -1,4 +1,4 @@
-"""What has to happen in a fresh Python: `python -m benchmarks.fresh WHAT FOLDER` prints its result as JSON."""
+"""What wants a fresh Python: `python -m benchmarks.fresh WHAT FOLDER` prints what it found as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marin_rules.engine.settings import Settings
 from marin_rules.engine.workflow import plan_experiment
 from marin_rules.execution.frozen import freeze
 from marin_rules.execution.handover import load_experiment
-from marin_rules.execution.info import step_info, timestamp, write_info
+from marin_rules.execution.info import info_bytes, info_path, step_info, timestamp
 from marin_rules.execution.owner import Owner
 from marin_rules.execution.run import new_run
 from marin_rules.execution.status import Status, status_path
@@ -51,7 +51,8 @@ def finish(folder: Path) -> dict[str, float]:
             raise RuntimeError(f"{step.output_path} is held by {holder}")
         now = timestamp(time.time())
         run = {"id": made.run.id, "worker_id": owner.worker_id, "attempt": 1, "started": now, "finished": now}
-        write_info(step.output_path, step_info(made, step) | {"run": run})
+        info = info_bytes(step_info(made, step) | {"run": run})
+        lease.commit(info_path(step.output_path), info, durable=False)
         lease.commit(status_path(step.output_path), Status.SUCCESS.encode())
         lease.release()
     return {"steps": len(made.steps)}

@@ -1,21 +1,27 @@
-"""What a command costs: CPU seconds of its whole process tree, wall seconds, and the least of several rounds."""
+"""What a command costs: wall seconds, CPU seconds of its process tree, and the least of several rounds."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from benchmarks import ROOT
 
 _LAST_CHARACTERS = 2000
+_LIMIT_SECONDS = 600
+"""A command that takes longer hangs."""
 
 
 class BenchmarkError(Exception):
@@ -42,28 +48,50 @@ def run(command: Sequence[str], folder: Path, *, expect: str = "") -> Usage:
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=folder, env=_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            command,
+            cwd=folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
-        _, status, usage = os.wait4(process.pid, 0)
+        with _ended_after(_LIMIT_SECONDS, process.pid):
+            _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         said = output.read().decode(errors="replace")
     if process.returncode != 0 or expect not in said:
-        missing = f", and without saying {expect!r}" if expect not in said else ""
+        wanted = f"0 and the words {expect!r}" if expect else "0"
         raise BenchmarkError(
-            f"{' '.join(command)}\nended with exit code {process.returncode}{missing}:\n{said[-_LAST_CHARACTERS:]}"
+            f"{' '.join(command)}\nended with {process.returncode}, not with {wanted}:\n{said[-_LAST_CHARACTERS:]}"
         )
     return Usage(wall=wall, cpu=usage.ru_utime + usage.ru_stime)
 
 
-def fresh(what: str, folder: Path) -> dict[str, Any]:
+@contextmanager
+def _ended_after(seconds: float, session: int) -> Iterator[None]:
+    """End a session of processes that takes too long, or that nobody waits for any more."""
+    end = partial(os.killpg, session, signal.SIGKILL)
+    alarm = threading.Timer(seconds, end)
+    alarm.start()
+    try:
+        yield
+    except BaseException:
+        end()
+        raise
+    finally:
+        alarm.cancel()
+
+
+def fresh(what: str, folder: Path) -> dict[str, float]:
     """What a function of `benchmarks.fresh` returns in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.fresh", what, str(folder)]
-    answer = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
+    answer = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True)
     if answer.returncode != 0:
         raise BenchmarkError(f"{' '.join(command)}\n{answer.stderr[-_LAST_CHARACTERS:]}")
-    found: dict[str, Any] = json.loads(answer.stdout)
+    found: dict[str, float] = json.loads(answer.stdout)
     return found
 
 

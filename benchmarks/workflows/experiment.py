@@ -12,7 +12,7 @@ from marin_rules.placeholders import VersionedValue
 class NothingConfig:
     """One value that counts, references to other steps, and a place to write."""
 
-    number: VersionedValue[int]
+    version: VersionedValue[int]
     sources: list[InputName]
     output_path: str = THIS_OUTPUT_PATH
 
@@ -21,9 +21,10 @@ def do_nothing(config: NothingConfig) -> None:
     """What is measured is all that happens around this."""
 
 
+dag = json.loads(Path(__file__).with_name("dag.json").read_text())
 steps: list[ExecutorStep[NothingConfig]] = []
-for number, sources in enumerate(json.loads(Path(__file__).with_name("dag.json").read_text())):
-    config = NothingConfig(versioned(number), [output_path_of(steps[source]) for source in sources])
+for number, (version, sources) in enumerate(zip(dag["versions"], dag["sources"], strict=True)):
+    config = NothingConfig(versioned(version), [output_path_of(steps[source]) for source in sources])
     steps.append(ExecutorStep(name=f"step/{number}", fn=do_nothing, config=config))
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 
 with open("dag.json") as file:
-    sources = json.load(file)
+    sources = json.load(file)["sources"]
 
 inner = {source for step in sources for source in step}
 ends = [step for step in range(len(sources)) if step not in inner]
