@@ -8,6 +8,7 @@ a finished step is never asked about again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from snakemake_interface_storage_plugins.io import IOCacheStorageInterface, Mtime
@@ -26,6 +27,16 @@ from marin_rules.engine.names import SEPARATOR
 
 class StorageProvider(StorageProviderBase):
     """Answers for all steps of the plan in this process."""
+
+    def __post_init__(self) -> None:
+        self._local_paths: dict[str, Path] = {}
+
+    def local_path(self, query: str) -> Path:
+        """Snakemake asks for it several times a job, and paths are slow to make."""
+        path = self._local_paths.get(query)
+        if path is None:
+            path = self._local_paths[query] = self.local_prefix / query
+        return path
 
     @classmethod
     def example_queries(cls) -> list[ExampleQuery]:
@@ -61,6 +72,13 @@ class StorageObject(StorageObjectRead, StorageObjectWrite):
 
     def local_suffix(self) -> str:
         return self.query
+
+    def local_path(self) -> Path:
+        assert isinstance(self.provider, StorageProvider)
+        return self._overwrite_local_path or self.provider.local_path(self.query)
+
+    def cache_key(self, local_suffix: str | None = None) -> str:
+        return str(self.local_path()) if local_suffix is None else super().cache_key(local_suffix)
 
     def get_inventory_parent(self) -> str | None:
         return None

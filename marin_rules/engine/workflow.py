@@ -8,6 +8,7 @@ params: command=marin.command         what the job executes, followed by `{wildc
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shlex
@@ -41,6 +42,9 @@ PLAN_VARIABLE = "MARIN_RULES_PLAN"
 
 def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflow:
     """Plan the experiment that the configuration names, or take the plan that was made for this run."""
+    # Plans and DAGs stay as long as the process. With Python's defaults a quarter of the time of a large dry run goes
+    # into looking for garbage among them.
+    gc.set_threshold(200_000, 50, 100)
     try:
         frozen = os.environ.get(PLAN_VARIABLE)
         plan = FrozenPlan.read(frozen) if frozen else plan_experiment(read_settings(config))
