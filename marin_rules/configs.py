@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlparse
 
 from marin_rules.placeholders import InputName, MirroredValue, OutputName, VersionedValue
@@ -26,16 +26,14 @@ _SEQUENCES = (list, tuple)
 _SETS = (set, frozenset)
 
 
-@dataclass(frozen=True, slots=True)
-class InputNameEvent:
+class InputNameEvent(NamedTuple):
     """A reference to another step (or a hard-coded path) at `prefix`."""
 
     prefix: str
     input_name: InputName
 
 
-@dataclass(frozen=True, slots=True)
-class VersionedEvent:
+class VersionedEvent(NamedTuple):
     """A versioned value at `prefix`."""
 
     prefix: str
@@ -264,8 +262,11 @@ def _rebuild(value: Any, resolve: Callable[[Any], Any], *, into_sets: bool = Fal
 
 
 def join(path: str, name: str | None) -> str:
-    """`name` below `path`; `path` itself for an empty name."""
-    return os.path.join(path, name) if name else path
+    """`name` below `path`, as `os.path.join` does it; `path` itself for an empty name."""
+    if not name:
+        return path
+    # Two times quicker in the common case, and there are several of these in each step.
+    return f"{path}/{name}" if path and path[-1] != "/" and name[0] != "/" else os.path.join(path, name)
 
 
 def below_prefix(prefix: str, path: str) -> str:

@@ -22,7 +22,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from marin_rules.configs import Dependencies, below_prefix, collect_dependencies_and_version
+from marin_rules.configs import Dependencies, below_prefix, collect_dependencies_and_version, join
 from marin_rules.errors import PlanError
 from marin_rules.steps import ExecutorStep
 
@@ -51,9 +51,9 @@ class VersionError(PlanError, TypeError):
     """A versioned value has no JSON; Marin raises what the JSON encoder raises."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Identity:
-    """What one step is, apart from where it is put."""
+    """What one step is, apart from where it is put. Never changed; not frozen, for that makes it slow to make."""
 
     name: str
     hash: str
@@ -91,7 +91,7 @@ class Identity:
     def output_path(self, prefix: str, override: str | None = None) -> str:
         if override is not None:
             return below_prefix(prefix, override)
-        return os.path.join(prefix, self.name_and_hash)
+        return join(prefix, self.name_and_hash)
 
 
 def identify(

@@ -27,9 +27,9 @@ from marin_rules.steps import ExecutorStep, get_executor_step
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class PlannedStep:
-    """One step as it will run."""
+    """One step as it will run. Never changed; not frozen, for that makes it slow to make."""
 
     index: int
     """Position in `Plan.steps`; dependencies come before their dependents."""

@@ -11,7 +11,7 @@ for function in marin.functions:
         log:
             marin.log,
         conda:
-            "../envs/steps.yaml"
+            marin.environment("steps.yaml")
         params:
             command=marin.command,
         shell:

@@ -7,7 +7,7 @@ rule count_words:
     log:
         marin.log,
     conda:
-        "../../envs/text-tools.yaml"
+        marin.environment("text-tools.yaml")
     params:
         path=marin.output_path,
         config=marin.config,

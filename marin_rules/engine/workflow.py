@@ -22,7 +22,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.invocation import Invocation
-from marin_rules.engine.locations import run_step_command
+from marin_rules.engine.locations import run_step_command, workflow_folder
 from marin_rules.engine.names import SEPARATOR
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.run_control import RunControl
@@ -33,6 +33,7 @@ from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
+from marin_rules.execution.step_lease import check_leasable
 from marin_rules.plan import make_plan
 from marin_rules.storage.prefix import marin_prefix
 
@@ -64,6 +65,7 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     }
     chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
     prefix = chosen.get("prefix") or marin_prefix()
+    check_leasable(prefix)
     plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
     run = new_run(
         prefix=prefix,
@@ -147,8 +149,10 @@ class MarinWorkflow:
 
     # -- hand-written rules ----------------------------------------------------------------------------------
 
-    def step_name(self, wildcards: Any) -> str:
-        return self.session.step(wildcards.step).name
+    @staticmethod
+    def environment(name: str) -> str:
+        """The path of one of the project's own conda environments, wherever the rule's file is."""
+        return str(workflow_folder() / "envs" / name)
 
     def output_path(self, wildcards: Any) -> str:
         """Where a hand-written rule writes."""

@@ -26,6 +26,7 @@ from marin_rules.execution.info import (
 )
 from marin_rules.execution.owner import Owner
 from marin_rules.execution.run import INFO_FOLDER, caller_of_this_process, new_run
+from marin_rules.execution.step_lease import check_leasable
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName, OutputName
 from marin_rules.plan import function_name, make_plan
@@ -140,6 +141,7 @@ class Executor:
         """
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
+        check_leasable(self.prefix)
         plan = make_plan(steps, prefix=self.prefix, run_only=run_only)
         for warning in plan.warnings:
             logger.warning("%s", warning)

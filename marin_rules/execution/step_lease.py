@@ -9,10 +9,16 @@ from marin_rules.execution.owner import Owner
 from marin_rules.storage.files import is_url
 
 
+def check_leasable(prefix: str) -> None:
+    """Refuse a prefix where steps cannot be leased, before anything starts."""
+    if is_url(prefix):
+        raise SettingsError(
+            f"the prefix {prefix} is on an object store, where steps cannot be leased yet. Use a folder on a local or"
+            " shared file system."
+        )
+
+
 def open_lease(output_path: str, owner: Owner) -> Lease:
     """The lease of the step with this output path, not yet acquired."""
-    if is_url(output_path):
-        raise SettingsError(
-            f"{output_path}: steps can only be leased on a local or shared file system so far. Use a prefix there."
-        )
+    check_leasable(output_path)
     return Lease(LocalLeaseStore(lease_path(output_path)), owner, SystemClock())
