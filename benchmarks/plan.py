@@ -9,26 +9,20 @@ from benchmarks.dag import Workspace, random_dag
 from benchmarks.measure import fresh
 from benchmarks.table import Row
 
-_ROUNDS = {1_000: 9, 10_000: 9, 100_000: 3}
-"""Size -> how often it is measured: small ones are as cheap to repeat as they are easy to disturb."""
+_ROUNDS = 5
+_SIZES = (1_000, 10_000, 100_000)
 
 
 def plan(folder: Path, shrink: int) -> Iterator[Row]:
-    rounds = {size // shrink: count for size, count in _ROUNDS.items()}
-    workspaces = {size: Workspace(folder / str(size), random_dag(size)).folder for size in rounds}
-    samples: dict[int, list[dict[str, float]]] = {size: [] for size in rounds}
-    most = max(rounds.values())
-    for turn in range(most):
-        for size, count in rounds.items():
-            if turn % (most // count) == 0:
-                samples[size].append(fresh("plan", workspaces[size]))
-    total = {size: min(sample["plan"] for sample in samples[size]) for size in rounds}
-    frozen = {size: min(sample["freeze"] for sample in samples[size]) for size in rounds}
+    _, middle, large = sizes = [size // shrink for size in _SIZES]
+    workspaces = {size: Workspace(folder / str(size), random_dag(size)).folder for size in sizes}
+    samples = [{size: fresh("plan", workspaces[size]) for size in sizes} for _ in range(_ROUNDS)]
+    total = {size: min(sample[size]["plan"] for sample in samples) for size in sizes}
+    frozen = {size: min(sample[size]["freeze"] for sample in samples) for size in sizes}
 
-    _, middle, large = rounds
-    for size in rounds:
+    for size in sizes:
         each, bar = total[size] / size * 1e6, 80 if size == middle else None
         yield Row("plan", f"identity and plan, {size:,} steps", each, "us CPU a step", bar)
     yield Row("plan", f"plan of {large:,} steps / {middle:,} steps", total[large] / total[middle], "x", 12)
-    for size in rounds:
+    for size in sizes:
         yield Row("plan", f"freeze to bytes, {size:,} steps", frozen[size] / size * 1e6, "us CPU a step")

@@ -21,7 +21,7 @@ from typing import NoReturn
 from marin_rules.engine.warm import PROCESS_ID, REPLY, REQUESTS, TAKEN
 from marin_rules.execution import worker
 from marin_rules.execution.frozen import FrozenPlan
-from marin_rules.execution.step_process import adopt_orphans, children, descendants
+from marin_rules.execution.step_process import StepProcess, adopt_orphans, children, descendants
 
 
 class Server:
@@ -141,23 +141,36 @@ def _work(folder: str, plan: FrozenPlan, requests: int, idle: int) -> NoReturn:
     """Run one step after the other, until the server closes the pipe."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: None)  # A late signal for a step that has ended.
+    process = StepProcess(plan)
     with os.fdopen(requests, "r") as lines:
         for line in lines:
             slot, *arguments = line.rstrip("\n").split("\t")
-            with contextlib.suppress(OSError):  # The job may be gone at any time.
-                reply = _open_reply(folder, slot)
-                os.write(reply, f"pid {os.getpid()}\n".encode())
-                code = _run(plan, arguments, reply)
-                os.write(reply, f"exit {code}\n".encode())
-                os.close(reply)
+            used = _answer(folder, slot, plan, arguments, process)
             _free_reply(folder, slot)
             os.write(idle, f"{os.getpid()}\n".encode())
+            if used:
+                process = StepProcess(plan)  # For the next step, while nobody waits for it.
     os._exit(0)
 
 
-def _run(plan: FrozenPlan, arguments: list[str], reply: int) -> int:
+def _answer(folder: str, slot: str, plan: FrozenPlan, arguments: list[str], process: StepProcess) -> bool:
+    """Run a step for the job at a reply pipe; False if that job is gone already."""
     try:
-        return worker.main(worker.parse(arguments), plan, client=reply)
+        reply = _open_reply(folder, slot)
+    except OSError:
+        return False
+    with contextlib.suppress(OSError):
+        os.write(reply, f"pid {os.getpid()}\n".encode())
+    code = _run(plan, arguments, reply, process)
+    with contextlib.suppress(OSError):
+        os.write(reply, f"exit {code}\n".encode())
+    os.close(reply)
+    return True
+
+
+def _run(plan: FrozenPlan, arguments: list[str], reply: int, process: StepProcess) -> int:
+    try:
+        return worker.main(worker.parse(arguments), plan, client=reply, process=process)
     except Exception:
         traceback.print_exc()  # A fault of ours; the step counts as failed, the worker goes on.
         return worker.EXIT_FAILED

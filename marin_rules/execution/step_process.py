@@ -1,8 +1,8 @@
 """The process in which a step's own code runs, apart from the worker that watches over it.
 
-It is forked before the worker takes the lease (a fork wants a process without threads), waits for the word to go,
-and dies with its worker. It has a session of its own, so that all it started can be ended together. Its result
-comes back through a pipe; the worker alone writes states.
+It is forked before the worker takes the lease (a fork wants a process without threads), or even before there is a step
+for it; it waits for the word to go, and dies with its worker. It has a session of its own, so that all it started can
+be ended together. Its result comes back through a pipe; the worker alone writes states.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from marin_rules.execution.plain import to_plain
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_GO = b"g"
 _LIBC = ctypes.CDLL(None)
 
 
@@ -56,9 +55,9 @@ class Script:
 
 
 class StepProcess:
-    """A step's process. Made first, told to go once the lease is held."""
+    """A step's process. Made first, for any step of the plan; told which one and to go once the lease is held."""
 
-    def __init__(self, plan: FrozenPlan, step: FrozenStep, script: Script | None) -> None:
+    def __init__(self, plan: FrozenPlan) -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
         go_read, self._go = os.pipe()
         self.result, result_write = os.pipe()
@@ -71,14 +70,14 @@ class StepProcess:
         if self.pid == 0:
             for descriptor in (self._go, self.result, self.stdout, self.stderr):
                 os.close(descriptor)
-            _child(parent, go_read, result_write, stdout_write, stderr_write, plan, step, script)
+            _child(parent, go_read, result_write, stdout_write, stderr_write, plan)
         for descriptor in (go_read, result_write, stdout_write, stderr_write):
             os.close(descriptor)
         self.exit_status: int | None = None
 
-    def go(self) -> None:
+    def go(self, step: FrozenStep, script: Script | None) -> None:
         """Let the step's code run."""
-        os.write(self._go, _GO)
+        _send(self._go, (step.key, script))
 
     def close(self) -> None:
         """Collect the process and give its pipes back."""
@@ -127,22 +126,17 @@ class StepProcess:
         return Outcome(error=f"its process ended with exit code {code}") if code or not data else Outcome()
 
 
-def _child(
-    parent: int,
-    go: int,
-    result: int,
-    stdout: int,
-    stderr: int,
-    plan: FrozenPlan,
-    step: FrozenStep,
-    script: Script | None,
-) -> NoReturn:
+def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: FrozenPlan) -> NoReturn:
     code = 1
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent or os.read(go, 1) != _GO:
+        with os.fdopen(go, "rb") as pipe:
+            order = pipe.read() if os.getppid() == parent else b""
+        if not order:
             os._exit(0)  # The worker is gone, or found that there is nothing to do.
+        key, script = pickle.loads(order)
+        step = plan.by_key[key]
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -237,8 +231,9 @@ def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _send(descriptor: int, outcome: Outcome) -> None:
-    data = pickle.dumps(outcome)
+def _send(descriptor: int, message: object) -> None:
+    """Send one message, and with it the end of the pipe."""
+    data = pickle.dumps(message)
     while data:
         data = data[os.write(descriptor, data) :]
     os.close(descriptor)

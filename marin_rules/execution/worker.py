@@ -68,13 +68,15 @@ class Worker:
         script: Script | None = None,
         log_link: str = "",
         client: int | None = None,
+        process: StepProcess | None = None,
     ) -> None:
         self.plan = plan
         self.step = step
         self.forced = step.index in plan.forced
         self.owner = Owner.current()
         self.lease: Lease = open_lease(step.output_path, self.owner)
-        self.process = StepProcess(plan, step, script)
+        self.process = process or StepProcess(plan)
+        self._script = script
         self.started = time.time()
         self._stdout, self._stderr = Terminal(1), Terminal(2)
         self._log_link = log_link
@@ -164,13 +166,13 @@ class Worker:
             log.write(
                 f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode()
             )
-            outcome = self._watch(log)
+            outcome = self._watch(log, info)
             return self._finish(info, outcome, log)
         finally:
             log.close()
 
     def _begin(self) -> dict[str, Any]:
-        """Say what runs here, then that it runs."""
+        """Say that the step runs, and gather what is known of it."""
         attempt = 1
         previous = read_info(self.step.output_path)
         if previous is not None:
@@ -186,13 +188,12 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
-        self._commit_info(info)
         self._commit(Status.RUNNING, durable=False)
         return info
 
     # -- while the step runs ---------------------------------------------------------------------------------
 
-    def _watch(self, log: StepLog) -> Outcome:
+    def _watch(self, log: StepLog, info: dict[str, Any]) -> Outcome:
         """Pass output on and keep the lease until the step's process ends."""
         process = self.process
         streams = {
@@ -206,7 +207,8 @@ class Worker:
                 selector.register(descriptor, selectors.EVENT_READ)
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
-            process.go()
+            process.go(self.step, self._script)
+            self._commit_info(info)  # The step's code need not wait for it.
             self._last_beat = time.monotonic()
             heartbeat = self._last_beat + HEARTBEAT_SECONDS
             kill_at: float | None = None
@@ -357,8 +359,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return _PARSER.parse_args(arguments)
 
 
-def main(options: argparse.Namespace, plan: FrozenPlan | None = None, client: int | None = None) -> int:
-    """Run the step that the options name; `plan` is the one at `--plan` if it is in memory already.
+def main(
+    options: argparse.Namespace,
+    plan: FrozenPlan | None = None,
+    client: int | None = None,
+    process: StepProcess | None = None,
+) -> int:
+    """Run the step that the options name; `plan` and `process` are given if they are there already.
 
     `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
     """
@@ -368,7 +375,7 @@ def main(options: argparse.Namespace, plan: FrozenPlan | None = None, client: in
         if step is None:
             raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
         script = Script(sys.stdin.buffer.read(), shlex.split(options.script)) if options.script else None
-        return Worker(plan, step, script=script, log_link=options.log, client=client).run()
+        return Worker(plan, step, script=script, log_link=options.log, client=client, process=process).run()
     except MarinRulesError as error:
         sys.stderr.write(f"marin-rules: {error}\n")
         return EXIT_FAILED

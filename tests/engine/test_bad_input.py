@@ -194,7 +194,7 @@ def test_a_prefix_that_is_a_file(hello_world: Path, python: Any, prefix: Path) -
 
 def test_a_prefix_in_a_store_that_cannot_be_reached(hello_world: Path, snakemake: Any) -> None:
     result = snakemake("-n", experiment=hello_world, prefix="gs://no-such-bucket/data")
-    paragraph(result, "gs://no-such-bucket/data", "install")
+    paragraph(result, "gs://no-such-bucket/data", "shared file system")
 
 
 def test_a_full_disk_leaves_nothing_done_and_room_lets_it_go_on(
