@@ -52,6 +52,6 @@ class Invocation:
 
     @property
     def forced_rules(self) -> frozenset[str]:
-        """Rules named with -R/--forcerun, or given as targets with -f/--force."""
+        """Rules named with -R/--forcerun."""
         settings = self._workflow.dag_settings
         return frozenset(str(name) for name in (settings.forcerun or ()))

@@ -27,6 +27,8 @@ class Session:
     """Step function -> rule."""
 
     assessment: Assessment | None = None
+    live: bool = False
+    """Steps are running: states that are not final are read anew each time they are asked for."""
 
     def __post_init__(self) -> None:
         self.rule_of = rule_names(self.plan.steps)
@@ -52,7 +54,7 @@ class Session:
             return False
         if self._statuses.get(step.output_path) is Status.SUCCESS:
             return True
-        if self.assessment is None or not self.live:
+        if not self.live:
             return self.statuses()[step.output_path] is Status.SUCCESS
         status = read_status(step.output_path)
         self._statuses[step.output_path] = status
@@ -63,9 +65,6 @@ class Session:
     def finished_at(self, key: str) -> float:
         """When a step was seen to finish in this run; 0 for all that was done before."""
         return self._finished_at.get(key, 0.0)
-
-    live: bool = False
-    """Steps are running: states that are not final are read anew each time they are asked for."""
 
     def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
         """Judge every step, once a process."""

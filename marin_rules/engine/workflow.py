@@ -52,7 +52,9 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     except (MarinRulesError, OSError) as error:
         sessions.trouble = str(error)
         raise WorkflowError(str(error)) from None
-    return MarinWorkflow(sessions.start(plan), Invocation(workflow), storage)
+    session, invocation = sessions.start(plan), Invocation(workflow)
+    session.live = not invocation.is_driver  # A process for one job is there because something runs.
+    return MarinWorkflow(session, invocation, storage)
 
 
 def plan_experiment(settings: Settings) -> FrozenPlan:

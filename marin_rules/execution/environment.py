@@ -10,6 +10,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 
+from marin_rules.errors import MarinRulesError
+
 _VARIABLE = "MARIN_RULES_STEP_ENVIRONMENTS"
 _OWN_PREFIX = "MARIN_RULES_"
 
@@ -24,5 +26,11 @@ def enter_step_environment(number: int | None) -> None:
     environments = json.loads(os.environ.get(_VARIABLE, "[]"))
     for name in [name for name in os.environ if name.startswith(_OWN_PREFIX)]:
         del os.environ[name]
-    if number is not None:
-        os.environ.update(environments[number])
+    if number is None:
+        return
+    if number >= len(environments):
+        raise MarinRulesError(
+            "the step's environment variables did not reach this process. They travel in the environment of the driver:"
+            " start the experiment again, with an executor that passes it on to its jobs."
+        )
+    os.environ.update(environments[number])
