@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,23 +46,31 @@ def main() -> int:
     if options.write and (options.quick or options.only):
         parser.error("--write wants a full run: leave out --quick and --only")
 
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # Tidy up all the same.
     stamp = _stamp()
     rows: list[Row] = []
     failed = False
     with tempfile.TemporaryDirectory(prefix="marin-rules-benchmarks-") as folder:
         for name in [options.only] if options.only else BENCHMARKS:
-            print(f"{time.strftime('%H:%M:%S')} {name} ...", file=sys.stderr, flush=True)
+            _tell(f"{time.strftime('%H:%M:%S')} {name} ...")
             own = Path(folder) / name
             own.mkdir()
             try:
-                rows += BENCHMARKS[name](own, 10 if options.quick else 1)
+                for row in BENCHMARKS[name](own, 10 if options.quick else 1):
+                    rows.append(row)
+                    _tell("  " + "  ".join(row.cells[1:]))
             except BenchmarkError as error:
                 failed = True
-                print(f"benchmark {name} could not be measured: {error}", file=sys.stderr, flush=True)
+                _tell(f"benchmark {name} could not be measured: {error}")
     print(f"{stamp}\n\n{render(rows)}")
     if options.write and not failed:
         write(_README, stamp, rows)
     return 1 if failed or any(row.is_over for row in rows) else 0
+
+
+def _tell(text: str) -> None:
+    """What is known so far, for whoever waits or has to stop a run."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _stamp() -> str:

@@ -181,7 +181,11 @@ def _open_reply(folder: str, slot: str) -> int:
 
 
 def _free_reply(folder: str, slot: str) -> None:
+    """Let another job take the reply pipe: a new one, since the last job may not have read its answer yet."""
+    path = os.path.join(folder, f"{REPLY}.{slot}")
     with contextlib.suppress(OSError):
+        os.mkfifo(path + ".new", 0o600)
+        os.rename(path + ".new", path)
         os.unlink(os.path.join(folder, f"{TAKEN}.{slot}"))
 
 
