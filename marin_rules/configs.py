@@ -7,6 +7,7 @@ these paths never change. A part of a config without placeholders is returned as
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -248,7 +249,7 @@ def _rebuild(value: Any, resolve: Callable[[Any], Any], *, into_sets: bool = Fal
         return value if all(new_dict[key] is item for key, item in value.items()) else new_dict
     if isinstance(value, _SEQUENCES) or (into_sets and isinstance(value, _SETS)):
         items = [_rebuild(item, resolve, into_sets=into_sets) for item in value]
-        if all(new is old for new, old in zip(items, value, strict=True)):
+        if all(map(operator.is_, items, value)):
             return value
         if isinstance(value, _SETS) and len(value) > 1 and any(True for _ in walk_config(value)):
             raise ValueError(
@@ -276,4 +277,4 @@ def below_prefix(prefix: str, path: str) -> str:
 
 def climbs(path: str) -> bool:
     """Whether a path could lead out of the folder it is joined to."""
-    return path.startswith("/") or ".." in path.split("/")
+    return path.startswith("/") or (".." in path and ".." in path.split("/"))

@@ -117,8 +117,8 @@ def identify(
     tail.append(b"}")
 
     text: Text
-    own = sum(len(part) for part in (*head, *tail) if isinstance(part, bytes))
-    size = own + sum(dependency.size for dependency in (*blocking, *pseudo) if isinstance(dependency.mention, tuple))
+    own = sum([len(part) for part in (*head, *tail) if isinstance(part, bytes)])
+    size = own + sum([item.size for item in (*blocking, *pseudo) if isinstance(item.mention, tuple)])
     nesting = 1 + max([item.nesting for item in (*blocking, *pseudo) if item.depth <= MAX_INLINE_DEPTH], default=0)
     if size <= (_JOIN_LARGE_BELOW_BYTES if nesting % _JOIN_EACH_LEVELS == 0 else _JOIN_BELOW_BYTES):
         text = b"".join(_pieces((*head, *tail)))

@@ -7,10 +7,12 @@ the prefix) is refused here, by the name of the step, before anything starts. No
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -90,6 +92,23 @@ def make_plan(
     steps: Iterable[ExecutorStep[Any] | InputName], *, prefix: str, run_only: Sequence[str] | None = None
 ) -> Plan:
     """Plan `steps` and all they depend on, or with `run_only` (regular expressions) only what matches."""
+    with _without_garbage_collection():
+        return _make_plan(steps, prefix, run_only)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """All that planning makes stays: a collector would look at more and more of it, and find nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_only: Sequence[str] | None) -> Plan:
     graph = IdentityGraph()
     roots = [get_executor_step(step) for step in steps]
     ordered = [step for root in roots for step in graph.add(root)]
