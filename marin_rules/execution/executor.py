@@ -17,7 +17,7 @@ from typing import Any
 from marin_rules.configs import instantiate_config, resolve_config, upstream_steps
 from marin_rules.errors import SettingsError
 from marin_rules.execution.drive import drive
-from marin_rules.execution.frozen import FrozenPlan, freeze
+from marin_rules.execution.frozen import FrozenPlan, Run, freeze
 from marin_rules.execution.info import (
     ExecutorInfo,
     ExecutorStepInfo,
@@ -198,7 +198,7 @@ class Executor:
     def _frozen(self) -> FrozenPlan:
         return freeze(make_plan(self._asked or self.steps, prefix=self.prefix), self._new_run())
 
-    def _new_run(self, force_run_failed: bool = True) -> Any:
+    def _new_run(self, force_run_failed: bool = True) -> Run:
         return new_run(
             prefix=self.prefix,
             caller_path=caller_of_this_process(),
