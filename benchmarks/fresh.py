@@ -13,11 +13,11 @@ from marin_rules.engine.workflow import plan_experiment
 from marin_rules.execution.frozen import freeze
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.info import info_bytes, info_path, step_info, timestamp
-from marin_rules.execution.owner import Owner
 from marin_rules.execution.run import new_run
 from marin_rules.execution.status import Status, status_path
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.plan import make_plan
+from marin_rules.storage.leases.owner import Owner
 
 
 def plan(folder: Path) -> dict[str, float]:

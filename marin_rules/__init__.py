@@ -26,6 +26,9 @@ from marin_rules.placeholders import (
 from marin_rules.remote import RemoteCallable, remote
 from marin_rules.resources import CpuConfig, GpuConfig, ResourceConfig, TpuConfig
 from marin_rules.steps import ExecutorStep, get_executor_step, output_path_of
+from marin_rules.storage.budget import mirror_budget
+from marin_rules.storage.prefix import marin_prefix, marin_region
+from marin_rules.storage.temporary import marin_temp_bucket
 
 __all__ = [
     "THIS_OUTPUT_PATH",
@@ -52,7 +55,11 @@ __all__ = [
     "executor_main",
     "get_executor_step",
     "instantiate_config",
+    "marin_prefix",
+    "marin_region",
+    "marin_temp_bucket",
     "materialize",
+    "mirror_budget",
     "mirrored",
     "output_path_of",
     "remote",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 
 from marin_rules.engine.session import Session
 from marin_rules.engine.warm import WarmServer
 from marin_rules.execution.assessment import IDLE
 from marin_rules.execution.environment import exported
 from marin_rules.execution.info import experiment_info_path, write_experiment_info
-from marin_rules.execution.lease import LeaseLostError
-from marin_rules.execution.owner import Owner
-from marin_rules.execution.status import Status, read_status, status_path
+from marin_rules.execution.status import Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
-from marin_rules.storage.files import is_url, read_bytes
+from marin_rules.storage.files import read_bytes, remove_tree
+from marin_rules.storage.leases.lease import LeaseLostError
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.store import ChangedError
 
 
 class RunControl:
@@ -49,8 +50,9 @@ class RunControl:
             self._warm.stop()
         if not success:
             self._mark_dependents()
-        elif not is_url(self._plan.run.directory):
-            shutil.rmtree(self._plan.run.directory, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):  # Nobody reads it any more.
+                remove_tree(self._plan.run.directory)
 
     def _mark_dependents(self) -> None:
         """Steps that did not run because something they depend on failed get DEP_FAILED."""
@@ -77,9 +79,11 @@ class RunControl:
         if lease.try_acquire() is not None:
             return  # Somebody runs it right now.
         try:
-            if read_status(output_path) is not Status.SUCCESS:
-                lease.commit(status_path(output_path), Status.DEP_FAILED.encode())
-        except LeaseLostError:
+            path = status_path(output_path)
+            data = lease.read(path)
+            if data is None or parse_status(data, path) is not Status.SUCCESS:
+                lease.commit(path, status_bytes(Status.DEP_FAILED, output_path))
+        except (LeaseLostError, ChangedError):
             pass
         finally:
             lease.release()

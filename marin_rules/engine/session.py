@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from marin_rules.engine.names import rule_names
 from marin_rules.execution.assessment import Assessment, StatusOrError, assess
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.info import check_version, read_info, timestamp
-from marin_rules.execution.lease import LeaseRecord, peek
+from marin_rules.execution.info import check_version, info_path, read_info, timestamp
 from marin_rules.execution.status import Status, read_status, read_statuses, status_path
-from marin_rules.storage.files import is_url, modified_time
+from marin_rules.execution.step_lease import peek
+from marin_rules.execution.stores import check_stores
+from marin_rules.storage.files import is_url, modified_time, read_bytes
+from marin_rules.storage.leases.record import LeaseRecord
 
 
 @dataclass(eq=False)
@@ -44,6 +46,7 @@ class Session:
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""
         if not self._statuses:
+            check_stores(self.plan)
             self._statuses = read_statuses([step.output_path for step in self.plan.steps])
         return self._statuses
 
@@ -85,7 +88,7 @@ class Session:
         """Refuse a path that holds another version. On an object store the worker does it, for what it runs."""
         for step in self.plan.steps:
             if self._statuses.get(step.output_path) is not None and not is_url(step.output_path):
-                check_version(self.plan, step)
+                check_version(self.plan, step, read_bytes(info_path(step.output_path)))
 
 
 def _live_lease(step: FrozenStep) -> LeaseRecord | None:

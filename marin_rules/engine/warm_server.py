@@ -18,6 +18,8 @@ import sys
 import traceback
 from typing import NoReturn
 
+import fsspec.registry  # noqa: F401 - here once, instead of in each step's process
+
 from marin_rules.engine.warm import PROCESS_ID, REPLY, REQUESTS, TAKEN
 from marin_rules.execution import worker
 from marin_rules.execution.frozen import FrozenPlan

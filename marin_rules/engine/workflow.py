@@ -22,7 +22,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.invocation import Invocation
-from marin_rules.engine.locations import run_step_command, workflow_folder
+from marin_rules.engine.locations import run_step_command
 from marin_rules.engine.names import SEPARATOR
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.run_control import RunControl
@@ -33,9 +33,12 @@ from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
-from marin_rules.execution.step_lease import check_leasable
+from marin_rules.placement import place
 from marin_rules.plan import make_plan
+from marin_rules.project import project_folder
 from marin_rules.storage.prefix import marin_prefix
+from marin_rules.storage.regions import region_of
+from marin_rules.storage.urls import check_prefix
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
 """Names the frozen plan to the processes that Snakemake starts for jobs, which must not plan again."""
@@ -67,7 +70,7 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     }
     chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
     prefix = chosen.get("prefix") or marin_prefix()
-    check_leasable(prefix)
+    check_prefix(prefix)
     plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
     run = new_run(
         prefix=prefix,
@@ -77,7 +80,7 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
         force_run_failed=chosen.get("force_run_failed", True),
         rule_files=settings.rules,
     )
-    return freeze(plan, run)
+    return freeze(plan, run, place(plan, region_of))
 
 
 class MarinWorkflow:
@@ -154,7 +157,7 @@ class MarinWorkflow:
     @staticmethod
     def environment(name: str) -> str:
         """The path of one of the project's own conda environments, wherever the rule's file is."""
-        return str(workflow_folder() / "envs" / name)
+        return str(project_folder() / "envs" / name)
 
     def output_path(self, wildcards: Any) -> str:
         """Where a hand-written rule writes."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.lease import LeaseRecord, describe
 from marin_rules.execution.status import CorruptStatusError, Status
+from marin_rules.storage.leases.record import LeaseRecord, describe
 
 StatusOrError = Status | CorruptStatusError | None
 

@@ -69,7 +69,14 @@ def read_failures(plan: FrozenPlan) -> list[Failure]:
     directory = plan.run.failures_directory
     if not is_url(directory) and not os.path.isdir(directory):
         return []
-    found = (read_bytes(os.path.join(directory, step.digest)) for step in plan.steps if step.needed)
+    paths = [os.path.join(directory, step.digest) for step in plan.steps if step.needed]
+    if is_url(directory):
+        from marin_rules.storage.bulk import read_many
+
+        objects = read_many(paths)
+        found = [objects[path] for path in paths]
+    else:
+        found = [read_bytes(path) for path in paths]
     return [Failure(**json.loads(data)) for data in found if data is not None]
 
 

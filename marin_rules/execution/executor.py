@@ -24,14 +24,16 @@ from marin_rules.execution.info import (
     experiment_info_path,
     write_experiment_info,
 )
-from marin_rules.execution.owner import Owner
 from marin_rules.execution.run import INFO_FOLDER, caller_of_this_process, new_run
-from marin_rules.execution.step_lease import check_leasable
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName, OutputName
+from marin_rules.placement import place
 from marin_rules.plan import function_name, make_plan
 from marin_rules.steps import ExecutorStep
+from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.prefix import marin_prefix
+from marin_rules.storage.regions import region_of
+from marin_rules.storage.urls import check_prefix
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +143,7 @@ class Executor:
         """
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
-        check_leasable(self.prefix)
+        check_prefix(self.prefix)
         plan = make_plan(steps, prefix=self.prefix, run_only=run_only)
         for warning in plan.warnings:
             logger.warning("%s", warning)
@@ -151,7 +153,7 @@ class Executor:
             if target is not None:
                 self.compute_version(target, is_pseudo_dep=False)
         self.get_infos()
-        frozen = freeze(plan, self._new_run(force_run_failed))
+        frozen = freeze(plan, self._new_run(force_run_failed), place(plan, region_of))
         self.executor_info_path = experiment_info_path(frozen)
         drive(frozen, dry_run=dry_run, max_concurrent=max_concurrent)
         return dict(self.output_paths)

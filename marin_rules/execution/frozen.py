@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -98,6 +98,8 @@ class FrozenStep:
     """Position in the run's list of environment variables, whose values never touch a file."""
 
     mirror_budget_gb: float | None = None
+    regions: tuple[str, ...] | None = None
+    """Where the step may run, None for anywhere."""
 
     @property
     def hash(self) -> str:
@@ -240,8 +242,11 @@ class FrozenPlan:
         )
 
 
-def freeze(plan: Plan, run: Run) -> FrozenPlan:
-    """Make the plan independent of this process. What cannot travel is refused, by the step's name."""
+def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] | None = None) -> FrozenPlan:
+    """Make the plan independent of this process. What cannot travel is refused, by the step's name.
+
+    `regions` says where each step may run, by its index.
+    """
     packer = Packer()
     roots = frozenset(plan.roots)
     environments: list[dict[str, str]] = []
@@ -275,6 +280,7 @@ def freeze(plan: Plan, run: Run) -> FrozenPlan:
                 report=tuple(planned.step.report),
                 environment=environment,
                 mirror_budget_gb=planned.mirror_budget_gb,
+                regions=None if regions is None else regions.get(planned.index),
             )
         )
         records.append(_record(planned))

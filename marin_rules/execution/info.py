@@ -78,8 +78,11 @@ def read_info(output_path: str) -> dict[str, Any] | None:
     """The info of a step, None when there is none. A damaged one is an error, never taken for an answer."""
     path = info_path(output_path)
     data = read_bytes(path)
-    if data is None:
-        return None
+    return None if data is None else parse_info(data, path)
+
+
+def parse_info(data: bytes, path: str) -> dict[str, Any]:
+    """The info in the bytes of an info file; `path` is for the error."""
     try:
         info = json.loads(data)
         if not isinstance(info, dict):
@@ -98,12 +101,11 @@ def info_bytes(info: Mapping[str, Any]) -> bytes:
     return (json.dumps(info, indent=2) + "\n").encode()
 
 
-def check_version(plan: FrozenPlan, step: FrozenStep) -> None:
-    """Refuse to use an output path whose info tells of another version: six digits can collide."""
-    data = read_bytes(info_path(step.output_path))
+def check_version(plan: FrozenPlan, step: FrozenStep, data: bytes | None) -> None:
+    """Refuse to use an output path whose info (`data`) tells of another version: six digits can collide."""
     if data is None or f'"version_digest": "{step.digest}"'.encode() in data:
         return
-    info = read_info(step.output_path) or {}
+    info = parse_info(data, info_path(step.output_path))
     if "version_digest" in info:
         clash = info["version_digest"] != step.digest
     else:  # Written by Marin. A version too large to be written out cannot be compared.

@@ -5,11 +5,12 @@ log instead, a JSON object a line; there the last event counts.
 
 A file that is neither is never "done" and never "absent": it is a `CorruptStatusError`, because only a person
 can say whether the data beside it are complete. This module only reads. Statuses are written through
-`marin_rules.execution.lease.Lease.commit`, by the worker that holds the lease.
+`marin_rules.storage.leases.lease.Lease.commit`, by the worker that holds the lease.
 """
 
 import json
 import os
+import secrets
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -63,25 +64,44 @@ def read_status(output_path: str) -> Status | None:
     return None if data is None else parse_status(data, path)
 
 
-def read_statuses(output_paths: Sequence[str], workers: int = 32) -> dict[str, Status | CorruptStatusError | None]:
+def read_statuses(output_paths: Sequence[str]) -> dict[str, Status | CorruptStatusError | None]:
     """The statuses of many steps. A corrupt file comes back as its error, so that it stops only its own step.
 
-    Local files are read one after the other, which is faster than handing them to threads. URLs are read by
-    up to `workers` threads.
+    Local files are read one after the other, which is faster than handing them to threads; objects in one go.
     """
-    statuses = {path: None if is_url(path) else _status_or_error(path) for path in output_paths}
-    urls = [path for path in statuses if is_url(path)]
+    paths = {output_path: status_path(output_path) for output_path in output_paths}
+    urls = [path for path in paths.values() if is_url(path)]
+    objects: dict[str, bytes | None] = {}
     if urls:
-        from concurrent.futures import ThreadPoolExecutor  # Local runs need not wait for its import.
+        from marin_rules.storage.bulk import read_many  # Local runs need not wait for its import.
 
-        with ThreadPoolExecutor(max_workers=min(workers, len(urls))) as pool:
-            statuses.update(zip(urls, pool.map(_status_or_error, urls), strict=True))
-    return statuses
+        objects = read_many(urls)
+    return {
+        output_path: _status_or_error(objects[path] if path in objects else read_bytes(path), path)
+        for output_path, path in paths.items()
+    }
 
 
-def _status_or_error(output_path: str) -> Status | CorruptStatusError | None:
+def status_bytes(status: Status, output_path: str) -> bytes:
+    """What to write into a status file.
+
+    On stores whose versions are hashes of the content, two workers' RUNNING would look the same, and the one could
+    pass for the other. There each status but SUCCESS is an event of Marin's older form with a token of its own.
+    """
+    if status is Status.SUCCESS or not is_url(output_path) or not _versions_repeat(output_path):
+        return status.encode()
+    return json.dumps({"status": status, "token": secrets.token_hex(8)}).encode()
+
+
+def _versions_repeat(output_path: str) -> bool:
+    from marin_rules.storage.objects.open import open_objects
+
+    return open_objects(output_path).repeats_versions
+
+
+def _status_or_error(data: bytes | None, path: str) -> Status | CorruptStatusError | None:
     try:
-        return read_status(output_path)
+        return None if data is None else parse_status(data, path)
     except CorruptStatusError as error:
         return error
 

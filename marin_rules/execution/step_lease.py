@@ -1,24 +1,29 @@
-"""The lease of a step, on whatever store its output path is. Object stores get theirs here."""
+"""The lease of a step: where it is, and who has it."""
 
 from __future__ import annotations
 
-from marin_rules.errors import SettingsError
-from marin_rules.execution.lease import Lease, SystemClock, lease_path
-from marin_rules.execution.lease_store import LocalLeaseStore
-from marin_rules.execution.owner import Owner
-from marin_rules.storage.files import is_url
+import os
+
+from marin_rules.execution.status import LEASE_FILE
+from marin_rules.storage.files import read_bytes
+from marin_rules.storage.leases.lease import Lease
+from marin_rules.storage.leases.open import open_lease_at
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import LeaseRecord
 
 
-def check_leasable(prefix: str) -> None:
-    """Refuse a prefix where steps cannot be leased, before anything starts."""
-    if is_url(prefix):
-        raise SettingsError(
-            f"the prefix {prefix} is on an object store, where steps cannot be leased yet. Use a folder on a local or"
-            " shared file system."
-        )
+def lease_path(output_path: str) -> str:
+    """Where the lease on the step with this output path is."""
+    return os.path.join(output_path, LEASE_FILE)
 
 
 def open_lease(output_path: str, owner: Owner) -> Lease:
     """The lease of the step with this output path, not yet acquired."""
-    check_leasable(output_path)
-    return Lease(LocalLeaseStore(lease_path(output_path)), owner, SystemClock())
+    return open_lease_at(lease_path(output_path), owner)
+
+
+def peek(output_path: str) -> LeaseRecord | None:
+    """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
+    path = lease_path(output_path)
+    data = read_bytes(path)
+    return None if data is None else LeaseRecord.parse(data, path)

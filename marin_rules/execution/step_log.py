@@ -11,12 +11,14 @@ import os
 import re
 import select
 import tempfile
+import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import IO
 
 from marin_rules.execution.status import LOG_FILE
-from marin_rules.storage.files import is_url, make_directory, read_bytes, write_atomic
+from marin_rules.storage.files import is_url, make_directory
 
 _REDRAW_SECONDS = 1.0
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -33,16 +35,23 @@ def log_path(output_path: str) -> str:
 
 
 class StepLog:
-    """The log file of one step. On an object store it is kept locally and uploaded as a whole."""
+    """The log file of one step. On an object store it is kept locally and published as a whole.
 
-    def __init__(self, output_path: str) -> None:
+    `fetch(path)` reads the object and `publish(path, data)` writes it: only while the step is its worker's own.
+    """
+
+    def __init__(
+        self, output_path: str, fetch: Callable[[str], bytes | None], publish: Callable[[str, bytes], None]
+    ) -> None:
         self.path = log_path(output_path)
+        self._publish = publish
+        self._published = -1
         self._remote = is_url(self.path)
         self._broken = False
         self._file: IO[bytes]
         if self._remote:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._file.write(read_bytes(self.path) or b"")
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+            self._file.write(fetch(self.path) or b"")
         else:
             make_directory(output_path)
             self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
@@ -66,13 +75,16 @@ class StepLog:
                 os.symlink(os.path.abspath(self.path), path)
 
     def flush(self) -> None:
-        """Make what was written so far visible to readers."""
-        if self._remote:
-            self._file.seek(0)
-            write_atomic(self.path, self._file.read())
+        """Make what was written so far visible to readers. Any thread may do so while another one writes."""
+        if not self._remote:
+            return
+        size = os.fstat(self._file.fileno()).st_size
+        if size != self._published:
+            self._publish(self.path, os.pread(self._file.fileno(), size, 0))
+            self._published = size
 
     def close(self) -> None:
-        self.flush()
+        """Give the file back. Call `flush` first: only whoever still has the step's lease may publish its log."""
         self._file.close()
 
 
@@ -87,6 +99,7 @@ class Terminal:
         self._descriptor = descriptor
         self._clear = CLEAR_LINE if os.isatty(descriptor) else b""
         self._waiting: deque[bytes] = deque()
+        self._one_at_a_time = threading.RLock()  # The heartbeat, too, has something to say now and then.
         self._bytes = 0
 
     @property
@@ -94,14 +107,19 @@ class Terminal:
         return bool(self._waiting)
 
     def write_line(self, line: bytes) -> None:
-        self._waiting.append(self._clear + line + b"\n")
-        self._bytes += len(self._waiting[-1])
-        while self._bytes > _MAX_WAITING_BYTES and len(self._waiting) > 1:
-            self._bytes -= len(self._waiting.popleft())
-        self.flush()
+        with self._one_at_a_time:
+            self._waiting.append(self._clear + line + b"\n")
+            self._bytes += len(self._waiting[-1])
+            while self._bytes > _MAX_WAITING_BYTES and len(self._waiting) > 1:
+                self._bytes -= len(self._waiting.popleft())
+            self.flush()
 
     def flush(self, seconds: float = 0.0) -> None:
         """Send what can be sent at once, or within some time."""
+        with self._one_at_a_time:
+            self._flush(seconds)
+
+    def _flush(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
         give_up = time.monotonic() + seconds

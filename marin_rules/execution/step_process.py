@@ -25,6 +25,7 @@ from marin_rules.execution.drive import pickled
 from marin_rules.execution.environment import enter_step_environment
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.plain import to_plain
+from marin_rules.execution.step_data import data_access
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -78,13 +79,12 @@ class StepProcess:
     def go(self, step: FrozenStep, script: Script | None) -> None:
         """Let the step's code run."""
         _send(self._go, (step.key, script))
+        self._go = -1  # Closed: its number may soon be that of a connection.
 
     def close(self) -> None:
-        """Collect the process and give its pipes back."""
-        while not self.ended():
-            time.sleep(0.001)
+        """Give the pipes of the ended process back."""
         for descriptor in (self._go, self.result, self.stdout, self.stderr):
-            with contextlib.suppress(OSError):
+            if descriptor >= 0:
                 os.close(descriptor)
 
     def ended(self) -> bool:
@@ -108,6 +108,12 @@ class StepProcess:
                 os.kill(pid, signal_number)
             except ProcessLookupError:
                 continue
+
+    def kill(self) -> None:
+        """End the step and all that it started, and wait until it has ended."""
+        self.stop(signal.SIGKILL)
+        while not self.ended():
+            time.sleep(0.001)
 
     def outcome(self, data: bytes) -> Outcome:
         """What the process reported (`data` from its result pipe), or how it died."""
@@ -146,12 +152,10 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
         enter_step_environment(step.environment)
-        if script is not None:
-            _send(result, _run_script(script))
-        else:
-            outcome = _call(plan, step)
-            _send(result, outcome)
-            code = 0 if outcome.error is None else 1
+        with data_access(plan, step):
+            outcome = _call(plan, step) if script is None else _run_script(script)
+        _send(result, outcome)
+        code = 0 if outcome.error is None else 1
     except BaseException as error:
         traceback.print_exc()
         _send(result, Outcome(error=_one_line(error), exception=pickled(error)))

@@ -3,34 +3,39 @@
     python -m marin_rules.execution.worker --plan PLAN --step NAME-HASH
 
 It takes the lease (or waits for whoever has it), writes RUNNING, lets the step's code run in a process of its own,
-refreshes the lease, passes the output on, and writes the final state last and atomically, only while the lease is
-still its own. A worker that lost its lease ends the step and writes nothing. Whatever kills it, the next worker finds
-either a finished step or one to be run again.
+passes the output on while the heartbeat refreshes the lease, and writes the final state last and atomically, only
+while the lease is still its own. A worker that lost its lease ends the step and writes nothing. Whatever kills it, the
+next worker finds either a finished step or one to be run again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import selectors
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.info import check_version, info_bytes, info_path, read_info, step_info, timestamp
-from marin_rules.execution.lease import HEARTBEAT_SECONDS, LIFETIME_SECONDS, Lease, LeaseLostError, describe
-from marin_rules.execution.owner import Owner
-from marin_rules.execution.status import ARTIFACT_FILE, Status, read_status, status_path
+from marin_rules.execution.info import check_version, info_bytes, info_path, parse_info, step_info, timestamp
+from marin_rules.execution.patience import patiently
+from marin_rules.execution.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
 from marin_rules.execution.step_process import Outcome, Script, StepProcess
+from marin_rules.storage.leases.heartbeat import Heartbeat
+from marin_rules.storage.leases.lease import Lease, LeaseLostError
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import describe
+from marin_rules.storage.leases.store import ChangedError
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -40,7 +45,6 @@ EXIT_LEASE_LOST = 75
 STOP_GRACE_SECONDS = 4.0
 """How long a step may take to end after SIGTERM, before it is killed."""
 
-_BEAT_AGAIN_SECONDS = 5.0
 _TERMINAL_SECONDS = 0.2
 _TERMINAL_END_SECONDS = 2.0
 """How often output is offered to a terminal that does not take it, and how long in the end."""
@@ -82,7 +86,8 @@ class Worker:
         self._log_link = log_link
         self._client = client
         self._stop_signal = 0
-        self._last_beat = 0.0
+        self._has_begun = False
+        self._previous: bytes | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
 
     def run(self) -> int:
@@ -92,7 +97,8 @@ class Worker:
             try:
                 return self._run_leased()
             finally:
-                self.lease.release()
+                self.process.kill()  # Nobody else may have the step before this one is over.
+                self._release()
         except Stopped as stopped:
             self._say(f"stopped by {stopped} before it started")
             return 128 + stopped.number
@@ -108,7 +114,7 @@ class Worker:
             self._record(str(error))
             return EXIT_FAILED
         finally:
-            self.process.stop(signal.SIGKILL)
+            self.process.kill()
             self.process.close()
             self._stdout.flush(_TERMINAL_END_SECONDS)
             self._stderr.flush(_TERMINAL_END_SECONDS)
@@ -119,26 +125,25 @@ class Worker:
     # -- before the step -------------------------------------------------------------------------------------
 
     def _acquire(self) -> bool:
-        """Take the lease; False when the step turns out to be done already."""
+        """Take the lease and write RUNNING; False when the step turns out to be done already."""
         pause, told, waited = _WAIT_SECONDS[0], "", False
         while True:
-            holder = self.lease.try_acquire()
-            status = read_status(self.step.output_path)
-            if status is Status.SUCCESS and (waited or not self.forced):
-                if holder is None:
-                    self.lease.release()
-                self._say("already done by another run" if not waited else "done by the other run")
-                return False
+            holder = self._patiently(self.lease.try_acquire)
             if holder is None:
-                if status is Status.FAILED and not self.plan.run.force_run_failed and not waited:
-                    self._refuse_previous_failure()
-                if waited and status is Status.FAILED:
-                    self.lease.release()
-                    raise MarinRulesError(
-                        f"the step failed in the other run that had it; {log_path(self.step.output_path)} tells why."
-                        " Start the experiment again to run it once more."
-                    )
-                return True
+                try:
+                    if self._take_up(waited):
+                        return True
+                    self._release()
+                    return False
+                except ChangedError:
+                    continue  # Its last worker changed the status in this very moment: what does it say now?
+                except BaseException:
+                    self._release()
+                    raise
+            status = self._patiently(lambda: read_status(self.step.output_path))
+            if status is Status.SUCCESS and (waited or not self.forced):
+                self._say_done(waited)
+                return False
             waited = True
             if holder.worker_id != told:
                 told = holder.worker_id
@@ -146,37 +151,84 @@ class Worker:
             self._sleep(pause)
             pause = min(pause * 1.5, _WAIT_SECONDS[1])
 
+    def _take_up(self, waited: bool) -> bool:
+        """With the lease in hand: see what is to be done, and write RUNNING; False when there is nothing to do."""
+        path = status_path(self.step.output_path)
+        data = self._patiently(lambda: self.lease.read(path))
+        status = None if data is None else parse_status(data, path)
+        if status is Status.SUCCESS and (waited or not self.forced):
+            self._say_done(waited)
+            return False
+        self._previous = self._patiently(lambda: self.lease.read(info_path(self.step.output_path)))
+        check_version(self.plan, self.step, self._previous)
+        if status is Status.FAILED and not self.plan.run.force_run_failed and not waited:
+            self._refuse_previous_failure()
+        if status is Status.FAILED and waited:
+            raise MarinRulesError(
+                f"the step failed in the other run that had it; {log_path(self.step.output_path)} tells why."
+                " Start the experiment again to run it once more."
+            )
+        running = status_bytes(Status.RUNNING, self.step.output_path)
+        self._patiently(lambda: self.lease.commit(path, running, durable=False))
+        return True
+
+    def _release(self) -> None:
+        """Give the lease back. If the store does not answer, it expires by itself: no reason to fail."""
+        try:
+            self._patiently(self.lease.release)
+        except OSError as error:
+            self._say(f"could not give its lease back, it will expire: {error}")
+
+    def _say_done(self, waited: bool) -> None:
+        self._say("already done by another run" if not waited else "done by the other run")
+
     def _refuse_previous_failure(self) -> None:
         """Refuse a step that failed before this run; a retry within the run is allowed."""
-        info = read_info(self.step.output_path) or {}
+        info = self._previous_info()
         if info.get("run", {}).get("id") == self.plan.run.id:
             return
-        self.lease.release()
         raise PreviousTaskFailedError(
             f"step {self.step.name} failed previously and is not run again (force_run_failed=false); its log:"
             f" {log_path(self.step.output_path)}"
         )
 
+    def _previous_info(self) -> dict[str, Any]:
+        """What the last worker wrote down about the step; nothing if this is the first."""
+        return {} if self._previous is None else parse_info(self._previous, info_path(self.step.output_path))
+
     def _run_leased(self) -> int:
-        check_version(self.plan, self.step)
-        log = StepLog(self.step.output_path)
+        log = self._patiently(lambda: StepLog(self.step.output_path, self.lease.read, self._publish))
         try:
             log.link_from(self._log_link)
             info = self._begin()
             log.write(
                 f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode()
             )
-            outcome = self._watch(log, info)
-            return self._finish(info, outcome, log)
+            heartbeat = Heartbeat(
+                self.lease, wake=self._wake, say=self._say, at_each_beat=lambda: self._show_progress(log)
+            )
+            heartbeat.start()
+            try:
+                outcome = self._watch(log, info, heartbeat)
+                return self._finish(info, outcome, log)
+            finally:
+                heartbeat.stop()
         finally:
             log.close()
 
+    def _publish(self, path: str, data: bytes) -> None:
+        self.lease.overwrite(path, data, durable=False)
+
+    def _show_progress(self, log: StepLog) -> None:
+        """Publish the log so far. Trouble with that is no reason for the step to fail."""
+        try:
+            log.flush()
+        except (OSError, LeaseLostError) as error:
+            self._say(f"could not publish {log.path}: {error}")
+
     def _begin(self) -> dict[str, Any]:
-        """Say that the step runs, and gather what is known of it."""
-        attempt = 1
-        previous = read_info(self.step.output_path)
-        if previous is not None:
-            attempt += int(previous.get("run", {}).get("attempt", 0))
+        """Gather what is known of the step."""
+        attempt = 1 + int(self._previous_info().get("run", {}).get("attempt", 0))
         info = step_info(self.plan, self.step)
         info["run"] = {
             "id": self.plan.run.id,
@@ -188,13 +240,12 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
-        self._commit(Status.RUNNING, durable=False)
         return info
 
     # -- while the step runs ---------------------------------------------------------------------------------
 
-    def _watch(self, log: StepLog, info: dict[str, Any]) -> Outcome:
-        """Pass output on and keep the lease until the step's process ends."""
+    def _watch(self, log: StepLog, info: dict[str, Any], heartbeat: Heartbeat) -> Outcome:
+        """Pass output on until the step's process ends, or until the lease is lost."""
         process = self.process
         streams = {
             process.stdout: OutputStream(self.step.name, self._stdout, log),
@@ -208,12 +259,11 @@ class Worker:
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
             process.go(self.step, self._script)
-            self._commit_info(info)  # The step's code need not wait for it.
-            self._last_beat = time.monotonic()
-            heartbeat = self._last_beat + HEARTBEAT_SECONDS
+            self._has_begun = True
+            self._note_start(info)
             kill_at: float | None = None
             while not process.ended():
-                due = heartbeat if kill_at is None else min(heartbeat, kill_at)
+                due = heartbeat.deadline if kill_at is None else min(heartbeat.deadline, kill_at)
                 if self._stdout.is_behind or self._stderr.is_behind:
                     due = min(due, time.monotonic() + _TERMINAL_SECONDS)
                     self._stdout.flush()
@@ -233,9 +283,7 @@ class Worker:
                 if kill_at is not None and now >= kill_at:
                     process.stop(signal.SIGKILL)
                     kill_at = now + STOP_GRACE_SECONDS
-                if now >= heartbeat:
-                    heartbeat = now + self._beat(now)
-                    log.flush()
+                heartbeat.check()
             process.stop(signal.SIGKILL)
             for descriptor in (*streams, process.result):
                 while self._pass_on(descriptor, streams, result):
@@ -244,17 +292,12 @@ class Worker:
             stream.end()
         return process.outcome(bytes(result))
 
-    def _beat(self, now: float) -> float:
-        """Refresh the lease; returns the seconds until the next time. Trouble of the disk is given some time."""
+    def _note_start(self, info: dict[str, Any]) -> None:
+        """Write down what is known so far, while the step's code runs already. It is written again at the end."""
         try:
-            self.lease.refresh()
+            self._commit_info(info)
         except OSError as error:
-            if now - self._last_beat > LIFETIME_SECONDS - HEARTBEAT_SECONDS:
-                raise
-            self._say(f"could not refresh its lease, will try again: {error}")
-            return _BEAT_AGAIN_SECONDS
-        self._last_beat = now
-        return HEARTBEAT_SECONDS
+            self._say(f"could not write {info_path(self.step.output_path)} yet: {error}")
 
     @staticmethod
     def _pass_on(descriptor: int, streams: dict[int, OutputStream], result: bytearray) -> bytes | None:
@@ -283,10 +326,11 @@ class Worker:
         if outcome.warning is not None:
             self._say(f"warning: {outcome.warning}", log)
         if status is Status.SUCCESS and outcome.artifact is not None:
-            self.lease.commit(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
+            self._overwrite(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
         self._commit_info(info)
         log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
-        self._commit(status)
+        self._show_progress(log)
+        self._overwrite(status_path(self.step.output_path), status_bytes(status, self.step.output_path))
         if status is Status.SUCCESS:
             return EXIT_DONE
         self._say(f"{status}: {outcome.error}; log: {log.path}")
@@ -295,11 +339,15 @@ class Worker:
         self._record(outcome.error or "", outcome.exception)
         return EXIT_FAILED
 
-    def _commit(self, status: Status, *, durable: bool = True) -> None:
-        self.lease.commit(status_path(self.step.output_path), status.encode(), durable=durable)
-
     def _commit_info(self, info: dict[str, Any]) -> None:
-        self.lease.commit(info_path(self.step.output_path), info_bytes(info), durable=False)
+        self._overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
+
+    def _overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._patiently(lambda: self.lease.overwrite(path, data, durable=durable))
+
+    def _patiently[Result](self, action: Callable[[], Result]) -> Result:
+        # Before the step has begun, a signal to stop ends the wait at once; after it there is a state to be written.
+        return patiently(action, say=self._say, sleep=time.sleep if self._has_begun else self._sleep)
 
     def _record(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
         failure = Failure(self.step.name, self.step.output_path, message, previous, exception)
@@ -329,6 +377,11 @@ class Worker:
             signal.signal(number, note)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         return read, write
+
+    def _wake(self) -> None:
+        """Wake the loop up from another thread."""
+        with contextlib.suppress(OSError):
+            os.write(self._wakeup_write, b"\0")
 
     def _client_is_gone(self) -> None:
         """Whoever waited for this step does not any more: that is as good as a signal to stop."""

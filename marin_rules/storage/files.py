@@ -17,10 +17,15 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
-from marin_rules.errors import MarinRulesError
+from marin_rules.storage.explain import StorageError, explained_store_errors
+from marin_rules.storage.filesystems import open_filesystem
+
+if TYPE_CHECKING:
+    from marin_rules.storage.objects.store import ObjectStore
 
 TEMPORARY_PREFIX = ".marin-rules-"
 """Begins the name of each temporary file, so that one left by a killed machine can be told from data."""
@@ -56,13 +61,6 @@ _CAUSES[errno.EEXIST] = _CAUSES[errno.ENOTDIR]
 _CAUSES[errno.EPERM] = _CAUSES[errno.EACCES]
 
 
-class StorageError(MarinRulesError, OSError):
-    """Storage refused, and a person has to do something. The text is one paragraph that says what."""
-
-    def __str__(self) -> str:
-        return str(self.strerror)
-
-
 def is_url(path: str) -> bool:
     """Whether `path` belongs to fsspec: `gs://...` does, `/data`, `data` and `file:///data` do not."""
     scheme, separator, _ = path.partition("://")
@@ -78,7 +76,8 @@ def local_path(path: str) -> str:
 def read_bytes(path: str) -> bytes | None:
     """The content of a file, or `None` when there is none."""
     if is_url(path):
-        return _read_url(path)
+        found = _objects(path).read(path)
+        return None if found is None else found.data
     path = local_path(path)
     with explained_errors("read", path):
         try:
@@ -93,10 +92,7 @@ def read_bytes(path: str) -> bytes | None:
 def write_atomic(path: str, data: bytes) -> None:
     """Put `data` at `path` as a whole, on the disk before its name, and make missing directories."""
     if is_url(path):
-        with _explained_url_errors("write", path):
-            filesystem, key = _open_filesystem(path)
-            filesystem.pipe_file(key, data)
-        return
+        return _objects(path).put(path, data)
     path = local_path(path)
     with explained_errors("write", path):
         try:
@@ -109,13 +105,7 @@ def write_atomic(path: str, data: bytes) -> None:
 def modified_time(path: str) -> float | None:
     """When the file was last written, in seconds since 1970, or `None` when there is no file."""
     if is_url(path):
-        with _explained_url_errors("look at", path):
-            filesystem, key = _open_filesystem(path)
-            filesystem.invalidate_cache(key)
-            try:
-                return float(filesystem.modified(key).timestamp())
-            except FileNotFoundError:
-                return None
+        return _objects(path).modified(path)
     path = local_path(path)
     with explained_errors("look at", path):
         try:
@@ -125,15 +115,25 @@ def modified_time(path: str) -> float | None:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and its parents; one that exists is fine."""
+    """Make a directory and its parents; one that exists is fine. An object store has none, and needs none."""
     if is_url(path):
-        with _explained_url_errors("make the directory", path):
-            filesystem, key = _open_filesystem(path)
-            filesystem.makedirs(key, exist_ok=True)
         return
     path = local_path(path)
     with explained_errors("make the directory", path):
         os.makedirs(path, exist_ok=True)
+
+
+def remove_tree(path: str) -> None:
+    """Remove a directory with all that is in it; an absent one is fine."""
+    if is_url(path):
+        filesystem, key = open_filesystem(path)
+        with explained_store_errors("remove", path), contextlib.suppress(FileNotFoundError):
+            filesystem.invalidate_cache()
+            filesystem.rm(key, recursive=True)
+        return
+    path = local_path(path)
+    with explained_errors("remove", path), contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
 
 
 def read_all(descriptor: int) -> bytes:
@@ -189,6 +189,13 @@ def explained_errors(action: str, path: str) -> Iterator[None]:
         raise StorageError(error.errno, message, path) from error
 
 
+def _objects(url: str) -> "ObjectStore":
+    # Imported here: local runs need none of it.
+    from marin_rules.storage.objects.open import open_objects
+
+    return open_objects(url)
+
+
 def _nearest_directory(path: str) -> str:
     """The lowest directory above `path` that exists: what a person can look at."""
     directory = os.path.dirname(path) or "."
@@ -211,37 +218,3 @@ def _read_local(path: str) -> bytes | None:
 def _write_and_rename(path: str, data: bytes) -> None:
     with temporary_beside(path, data, durable=True) as temporary:
         os.replace(temporary, path)
-
-
-def _read_url(path: str) -> bytes | None:
-    with _explained_url_errors("read", path):
-        filesystem, key = _open_filesystem(path)
-        try:
-            return bytes(filesystem.cat_file(key))
-        except FileNotFoundError:
-            return None
-
-
-def _open_filesystem(path: str) -> tuple[Any, str]:
-    # Imported here: local runs do without fsspec and its start-up time.
-    from fsspec.core import url_to_fs  # type: ignore[import-untyped, unused-ignore]
-
-    try:
-        filesystem, key = url_to_fs(path)
-    except (ImportError, ValueError) as error:
-        message = f"cannot use {path}: {error}. Install what it needs (`pip install 'marin-rules[gcp]'` for gs://)."
-        raise StorageError(errno.ENOSYS, message, path) from error
-    return filesystem, key
-
-
-@contextlib.contextmanager
-def _explained_url_errors(action: str, path: str) -> Iterator[None]:
-    # The filesystems of fsspec seldom set errno (gcsfs says "Forbidden"): causes cannot be told apart.
-    try:
-        yield
-    except OSError as error:
-        message = (
-            f"cannot {action} {path}: {str(error) or type(error).__name__}. Check that the bucket exists and "
-            "that your credentials may use it, then run again."
-        )
-        raise StorageError(error.errno or errno.EIO, message, path) from error

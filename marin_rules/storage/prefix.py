@@ -1,13 +1,57 @@
-"""Where the data of steps live when nobody says otherwise."""
+"""Where the data of steps live when nobody says otherwise, and in which region that is.
+
+The first that is known counts:
+
+1. `MARIN_PREFIX`;
+2. `root` of the cluster (`MARIN_CLUSTER`, see clusters.py);
+3. the cluster's bucket for the region of this machine;
+4. `{scheme}://marin-{region}`, when the cluster has no bucket for the region;
+5. `/tmp/marin`.
+
+The region of the machine is asked from Google's metadata server, and only for 3 and 4: not when a prefix or root is
+given. Nor on a machine that is not Google's, unless a cluster is set: a laptop without settings would wait two
+seconds at each start for a server that is not there.
+"""
 
 from __future__ import annotations
 
 import os
+
+from marin_rules.storage.clusters import DEFAULT_SCHEME, Cluster, current_cluster
+from marin_rules.storage.metadata import is_google_machine, machine_region
+from marin_rules.storage.urls import split_url
 
 PREFIX_VARIABLE = "MARIN_PREFIX"
 DEFAULT_PREFIX = "/tmp/marin"
 
 
 def marin_prefix() -> str:
-    """The prefix of all output paths: `MARIN_PREFIX`, or a folder on the local disk."""
-    return os.environ.get(PREFIX_VARIABLE) or DEFAULT_PREFIX
+    """The prefix of all output paths."""
+    given = os.environ.get(PREFIX_VARIABLE)
+    if given:
+        return given
+    cluster = current_cluster()
+    if cluster is not None and cluster.root is not None:
+        return cluster.root
+    region = region_of_this_machine(cluster)
+    if region is None:
+        return DEFAULT_PREFIX
+    if cluster is None:
+        return f"{DEFAULT_SCHEME}://marin-{region}"
+    return cluster.bucket_url(region) or f"{cluster.scheme}://marin-{region}"
+
+
+def marin_region() -> str | None:
+    """The region of the prefix's bucket if the cluster knows it, else that of this machine; None if unknown."""
+    cluster = current_cluster()
+    if cluster is not None:
+        bucket = split_url(marin_prefix())[1]
+        location = cluster.location_of(bucket) if bucket else None
+        if location is not None:
+            return location
+    return region_of_this_machine(cluster)
+
+
+def region_of_this_machine(cluster: Cluster | None) -> str | None:
+    """What the metadata server says, where it makes sense to ask."""
+    return machine_region() if cluster is not None or is_google_machine() else None

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from marin_rules.execution.lease import LeaseRecord, LocalLeaseStore, lease_path
-from marin_rules.execution.owner import Owner
+from marin_rules.execution.step_lease import lease_path
+from marin_rules.storage.leases.local import LocalLeaseStore
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import LeaseRecord
 
 SHARING = """
     import os
@@ -93,7 +95,7 @@ WORKER = f"""
         hang(path)
 
     if __name__ == "__main__":
-        worker.HEARTBEAT_SECONDS = {HEARTBEAT_SECONDS}
+        os.environ["MARIN_LEASE_LIFETIME_SECONDS"] = "{3 * HEARTBEAT_SECONDS}"
         fn = {{"hangs": hang, "talks": talk}}[sys.argv[1]]
         plan = make_plan([ExecutorStep(name=sys.argv[1], fn=fn, config=THIS_OUTPUT_PATH)], prefix="out")
         frozen = freeze(plan, new_run(prefix="out", caller_path=__file__))

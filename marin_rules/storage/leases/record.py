@@ -17,10 +17,17 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.owner import Owner
+from marin_rules.storage.leases.owner import Owner
 
 _LAST_MOMENT = 253402300799.0
 """The end of the year 9999: a later time cannot be shown, so that it is no time."""
+
+
+LIFETIME_SECONDS = 90.0
+"""Three heartbeats, as in Marin: one may be late and one may fail."""
+
+SHORTEST_LIFETIME_SECONDS = 1.0
+_LONGEST_LIFETIME_SECONDS = 86400.0
 
 
 class CorruptLeaseError(MarinRulesError, ValueError):
@@ -41,11 +48,13 @@ class LeaseRecord:
     nonce: str = ""
     """Makes the bytes of each write unlike all others, even while the clock stands still: a change is a
     sign of life, and a writer that got no answer knows its own write again."""
+    lifetime: float = LIFETIME_SECONDS
+    """For how long the lease is the holder's after a heartbeat, in seconds."""
 
     @classmethod
-    def first(cls, owner: Owner, epoch: int, now: float) -> Self:
+    def first(cls, owner: Owner, epoch: int, now: float, lifetime: float = LIFETIME_SECONDS) -> Self:
         """The record with which `owner` takes the lease."""
-        return cls(owner.worker_id, now, epoch, now, owner, secrets.token_hex(8))
+        return cls(owner.worker_id, now, epoch, now, owner, secrets.token_hex(8), lifetime)
 
     def beaten(self, now: float) -> Self:
         """The same lease with a new heartbeat."""
@@ -60,6 +69,7 @@ class LeaseRecord:
             "since": self.since,
             "owner": None if self.owner is None else self.owner.to_fields(),
             "nonce": self.nonce,
+            "lifetime": self.lifetime,
         }
         return json.dumps(fields).encode() + b"\n"
 
@@ -93,6 +103,7 @@ class LeaseRecord:
             since=None if fields.get("since") is None else _moment(fields, "since"),
             owner=None if owner is None else Owner.from_fields(owner),
             nonce=nonce,
+            lifetime=_lifetime(fields),
         )
 
 
@@ -112,6 +123,15 @@ def describe(record: LeaseRecord, now: float) -> str:
         parts.append(f"running since {_clock_time(record.since, now)}")
     parts.append(f"last heartbeat {_duration(now - record.timestamp)} ago")
     return ", ".join(parts)
+
+
+def _lifetime(fields: Mapping[str, object]) -> float:
+    value = fields.get("lifetime", LIFETIME_SECONDS)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"lifetime is not a number of seconds: {value!r}")
+    if not SHORTEST_LIFETIME_SECONDS <= value <= _LONGEST_LIFETIME_SECONDS:
+        raise ValueError(f"lifetime is not a number of seconds from 1 to a day: {value!r}")
+    return float(value)
 
 
 def _moment(fields: Mapping[str, object], name: str) -> float:

@@ -2,29 +2,31 @@
 
 How it is kept, whatever goes wrong:
 
-- One holder. A lease is taken, refreshed, taken over and given back by compare-and-swap on one small file (in
-  `lease_store`). Of any number of workers that try the same change, one succeeds.
+- One holder. A lease is taken, refreshed, taken over and given back by compare-and-swap on one small file (see
+  `store`). Of any number of workers that try the same change, one succeeds.
 - A fence. A takeover counts the epoch up and changes the file. A worker that lost its lease cannot refresh
   it, cannot delete its successor's, and cannot `commit` a status, which is written only while the lease is
-  as this worker left it. It could still write data: whoever gets a `LeaseLostError` has to stop.
-- No foreign clocks. A lease is stale when its bytes have not changed for `LIFETIME_SECONDS` by the clock of
+  as this worker left it (on an object store in two steps, see `beside_objects`). It could still write data:
+  whoever gets a `LeaseLostError` has to stop.
+- No foreign clocks. A lease is stale when its bytes have not changed for its lifetime by the clock of
   the one who watches, or at once when its holder's process is dead on this machine (see `owner`).
 - Lost answers. A write that raised an error may have been made: a worker knows its own bytes again.
 
 Read the status of the step after taking its lease, not before: from then on nobody else can change it.
 
-    lease = Lease(LocalLeaseStore(lease_path(output_path)), Owner.current(), SystemClock())
+    lease = open_lease_at(path, Owner.current())
     while (holder := lease.try_acquire()) is not None:
         wait, saying describe(holder, time.time())
-    run the step, calling lease.refresh() every HEARTBEAT_SECONDS
-    lease.commit(status_path(output_path), b"SUCCESS")
+    read the status with lease.read(status_path), and commit RUNNING
+    run the step, calling lease.refresh() every third of the lifetime
+    lease.overwrite(status_path, b"SUCCESS")
     lease.release()
 
-An `OSError` from any of these says nothing about the lease: try again. Threads may share a `Lease`, for
-instance one that refreshes it.
+`commit` raises `ChangedError` where another worker, whose lease has just ended, changed the file at the last moment:
+read it again, it may say that the step is done. Any other `OSError` says nothing about the
+lease: try again. Threads may share a `Lease`, for instance one that refreshes it.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -32,35 +34,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.lease_record import UNREADABLE, CorruptLeaseError, LeaseRecord, describe
-from marin_rules.execution.lease_store import LeaseStore, LocalLeaseStore, Snapshot, Version
-from marin_rules.execution.owner import Owner
-from marin_rules.execution.status import LEASE_FILE
-from marin_rules.storage.files import read_bytes
-
-__all__ = [
-    "HEARTBEAT_SECONDS",
-    "LIFETIME_SECONDS",
-    "UNREADABLE",
-    "Clock",
-    "CorruptLeaseError",
-    "Lease",
-    "LeaseLostError",
-    "LeaseRecord",
-    "LeaseStore",
-    "LocalLeaseStore",
-    "Owner",
-    "Snapshot",
-    "SystemClock",
-    "Version",
-    "describe",
-    "lease_path",
-    "peek",
-]
-
-HEARTBEAT_SECONDS = 30
-LIFETIME_SECONDS = 90
-"""Three heartbeats, as in Marin: one may be late and one may fail."""
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import (
+    LIFETIME_SECONDS,
+    UNREADABLE,
+    CorruptLeaseError,
+    LeaseRecord,
+    describe,
+)
+from marin_rules.storage.leases.store import ChangedError, LeaseStore, Snapshot, Version
 
 _RACES = 10
 """How many races in a row `try_acquire` may lose before it leaves the lease to the others for this time."""
@@ -98,22 +80,16 @@ class LeaseLostError(MarinRulesError):
         return str(self.args[0])
 
 
-def lease_path(output_path: str) -> str:
-    """Where the lease on the step with this output path is."""
-    return os.path.join(output_path, LEASE_FILE)
-
-
-def peek(output_path: str) -> LeaseRecord | None:
-    """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
-    path = lease_path(output_path)
-    data = read_bytes(path)
-    return None if data is None else LeaseRecord.parse(data, path)
-
-
 @dataclass(frozen=True)
 class _Held:
     record: LeaseRecord
     version: Version
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    record: LeaseRecord
+    begun: float
 
 
 @dataclass(frozen=True)
@@ -125,13 +101,17 @@ class _Observation:
 class Lease:
     """One worker's hold, or its wait for a hold, on one step."""
 
-    def __init__(self, store: LeaseStore, owner: Owner, clock: Clock) -> None:
+    def __init__(self, store: LeaseStore, owner: Owner, clock: Clock, *, lifetime: float = LIFETIME_SECONDS) -> None:
+        self.lifetime = lifetime
         self._store = store
         self._owner = owner
         self._clock = clock
         self._held: _Held | None = None
         self._observed: _Observation | None = None
-        self._unanswered: dict[bytes, LeaseRecord] = {}
+        self._unanswered: dict[bytes, _Attempt] = {}
+        self.refreshed_at = clock.monotonic()
+        """When the write began by which we took or last refreshed the lease: a lifetime later others may take it."""
+
         self._one_at_a_time = threading.RLock()
 
     @property
@@ -172,14 +152,32 @@ class Lease:
             if not self._write(record, lambda data: self._store.replace(data, held.version)):
                 raise self._lost()
 
+    def read(self, path: str) -> bytes | None:
+        """A file beside the lease, `None` when there is none. The next commit of it relies on what was read."""
+        with self._one_at_a_time:
+            return self._store.read_beside(path)
+
     def commit(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Write `path`, a file beside the lease, if the lease is still ours; otherwise `LeaseLostError`.
 
-        A write that is not `durable` may be lost in a power cut.
+        `ChangedError` when somebody else changed the file since it was last read or written here. A write that is
+        not `durable` may be lost in a power cut.
         """
         with self._one_at_a_time:
             if not self._change_held(lambda version: self._store.commit(version, path, data, durable=durable)):
                 raise self._lost()
+
+    def overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Commit whatever is there: for files that are the holder's alone, where a predecessor's late write goes."""
+        for attempt in range(_RACES):
+            try:
+                return self.commit(path, data, durable=durable)
+            except ChangedError:
+                # Perhaps it was changed by ourselves, and the answer was lost.
+                if self.read(path) == data:
+                    return
+                if attempt + 1 == _RACES:
+                    raise
 
     def release(self) -> None:
         """Give the lease back. One that is not ours stays as it is."""
@@ -194,7 +192,7 @@ class Lease:
         return self._held
 
     def _first_record(self, epoch: int) -> LeaseRecord:
-        return LeaseRecord.first(self._owner, epoch, self._clock.time())
+        return LeaseRecord.first(self._owner, epoch, self._clock.time(), self.lifetime)
 
     def _take_over(self, snapshot: Snapshot, holder: LeaseRecord) -> bool:
         record = self._first_record(epoch=holder.epoch + 1)
@@ -206,12 +204,12 @@ class Lease:
         now = self._clock.monotonic()
         if self._observed is None or self._observed.data != snapshot.data:
             self._observed = _Observation(snapshot.data, first_seen=now)
-        return now - self._observed.first_seen >= LIFETIME_SECONDS
+        return now - self._observed.first_seen >= holder.lifetime
 
     def _write(self, record: LeaseRecord, swap: Callable[[bytes], Version | None]) -> bool:
         """Change the lease file into `record`; whether the lease is ours after that."""
         data = record.to_bytes()
-        self._unanswered[data] = record
+        attempt = self._unanswered[data] = _Attempt(record, self._clock.monotonic())
         try:
             version = swap(data)
         except OSError:
@@ -219,7 +217,7 @@ class Lease:
                 return True
             raise
         if version is not None:
-            self._hold(record, version)
+            self._hold(attempt, version)
             return True
         if self._recognise(self._store.read()):
             return True
@@ -234,14 +232,15 @@ class Lease:
 
     def _recognise(self, snapshot: Snapshot | None) -> bool:
         """Whether the lease is a write of ours whose answer was lost; if so we hold it."""
-        record = None if snapshot is None else self._unanswered.get(snapshot.data)
-        if snapshot is None or record is None:
+        attempt = None if snapshot is None else self._unanswered.get(snapshot.data)
+        if snapshot is None or attempt is None:
             return False
-        self._hold(record, snapshot.version)
+        self._hold(attempt, snapshot.version)
         return True
 
-    def _hold(self, record: LeaseRecord, version: Version) -> None:
-        self._held = _Held(record, version)
+    def _hold(self, attempt: _Attempt, version: Version) -> None:
+        self._held = _Held(attempt.record, version)
+        self.refreshed_at = attempt.begun
         # Earlier writes asked for a version that is gone: they cannot be made any more.
         self._unanswered.clear()
 

@@ -14,16 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution import owner as owner_module
-from marin_rules.execution.lease import (
-    Lease,
-    LeaseRecord,
-    LocalLeaseStore,
-    Owner,
-    SystemClock,
-    lease_path,
-    peek,
-)
+from marin_rules.execution.step_lease import lease_path, peek
+from marin_rules.storage.leases import owner as owner_module
+from marin_rules.storage.leases.lease import Lease, SystemClock
+from marin_rules.storage.leases.local import LocalLeaseStore
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import LeaseRecord
 
 DEADLINE = 30.0
 """Seconds after which a test that waits for a process or thread has failed. Not reached when all is well."""

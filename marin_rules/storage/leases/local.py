@@ -1,7 +1,4 @@
-"""Where a lease is kept: one small object that is changed by compare-and-swap only.
-
-`LeaseStore` is the contract. An object store keeps it with conditional writes, generation or ETag as version.
-`LocalLeaseStore` keeps it on a POSIX file system:
+"""A lease on a POSIX file system, local or shared.
 
 - The lease file is never written in place. It is linked (created), renamed over (replaced) or unlinked
   (deleted), so that a reader sees a whole record or none, and each change makes a new inode.
@@ -22,11 +19,9 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
 
+from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import (
-    StorageError,
     explained_errors,
     is_url,
     local_path,
@@ -35,49 +30,13 @@ from marin_rules.storage.files import (
     read_bytes,
     temporary_beside,
 )
-
-type Version = bytes | int | str
-"""Tells one content of a lease from every other. Only its store knows what is in it."""
+from marin_rules.storage.leases.store import Snapshot, Version
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 _nothing_when_removed = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 """Leaves a block, with nothing changed, when the directory is removed under it."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A lease as it was read."""
-
-    data: bytes
-    version: Version
-
-
-class LeaseStore(Protocol):
-    """One lease. Each method is atomic, and `None` or `False` says that nothing was changed.
-
-    An `OSError` says that the store could not be asked or did not answer: the change may have been made.
-    """
-
-    @property
-    def path(self) -> str:
-        """Where the lease is, for messages."""
-
-    def read(self) -> Snapshot | None:
-        """The lease, `None` when there is none."""
-
-    def create(self, data: bytes) -> Version | None:
-        """Make the lease; `None` when there is one already."""
-
-    def replace(self, data: bytes, version: Version) -> Version | None:
-        """Change the lease; `None` when it is no longer at `version`."""
-
-    def delete(self, version: Version) -> bool:
-        """Remove the lease; `False` when it is no longer at `version`."""
-
-    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
-        """Write a file beside the lease as a whole; `False` when the lease is no longer at `version`."""
 
 
 class LocalLeaseStore:
@@ -124,6 +83,9 @@ class LocalLeaseStore:
                 os.unlink(self._path)
                 return True
         return False
+
+    def read_beside(self, path: str) -> bytes | None:
+        return read_bytes(path)
 
     def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
         path = local_path(path)

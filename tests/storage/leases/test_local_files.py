@@ -13,18 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution.lease import (
-    CorruptLeaseError,
-    Lease,
-    LeaseLostError,
-    LocalLeaseStore,
-    Owner,
-    SystemClock,
-    lease_path,
-    peek,
-)
 from marin_rules.execution.status import Status, read_status, status_path
-from marin_rules.storage.files import StorageError
+from marin_rules.execution.step_lease import lease_path, peek
+from marin_rules.storage.explain import StorageError
+from marin_rules.storage.leases.lease import Lease, LeaseLostError, SystemClock
+from marin_rules.storage.leases.local import LocalLeaseStore
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import CorruptLeaseError
 
 DEADLINE = 30.0
 """Seconds after which a test that waits for a process or thread has failed. Not reached when all is well."""

@@ -1,0 +1,36 @@
+"""Another try for what a store did not answer: a passing trouble must not cost a step of many hours."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from marin_rules.storage.explain import UnansweredError
+
+PATIENCE_SECONDS = 60.0
+"""How long a store may give no answer. Meanwhile the heartbeat goes on, or fails for itself."""
+
+_PAUSE_SECONDS = (0.2, 5.0)
+
+
+def patiently[Result](
+    action: Callable[[], Result],
+    *,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+    seconds: float = PATIENCE_SECONDS,
+) -> Result:
+    """Call `action`, again while the store gives no answer. The action must bear to be repeated."""
+    give_up = time.monotonic() + seconds
+    pause = _PAUSE_SECONDS[0]
+    while True:
+        try:
+            return action()
+        except UnansweredError as error:
+            if time.monotonic() + pause > give_up:
+                raise
+            say(f"will try again: {error}")
+        # Workers that a store turned away together must not come back together.
+        sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, _PAUSE_SECONDS[1])

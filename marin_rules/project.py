@@ -1,0 +1,16 @@
+"""Where the project's own files are: `Snakefile`, `rules/`, `profiles/`, `config/`.
+
+In a checkout they stand at its top level; an installed package carries them in `marin_rules/_workflow`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def project_folder() -> Path:
+    """The folder that holds `Snakefile`, `rules/`, `profiles/` and `config/`."""
+    installed = _PACKAGE / "_workflow"
+    return installed if installed.is_dir() else _PACKAGE.parent

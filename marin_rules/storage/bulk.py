@@ -1,0 +1,95 @@
+"""Many small objects at once, for the driver: concurrently, through fsspec's asynchronous filesystems.
+
+Only the driver does this. A worker must not: these filesystems run a thread, and a worker forks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from marin_rules.storage.explain import explain, explained_store_errors
+from marin_rules.storage.filesystems import open_filesystem
+from marin_rules.storage.urls import bucket_root, split_url
+
+# It logs every error with a stack. Ours are explained to whoever called.
+logging.getLogger("gcsfs").addFilter(lambda record: record.levelno < logging.ERROR)
+
+_AT_ONCE = 128
+"""Requests under way. More do not make it faster, and some stores answer 429."""
+
+
+def read_many(urls: Iterable[str]) -> dict[str, bytes | None]:
+    """The contents of objects, `None` for absent ones. One request an object; fails if any of them fails."""
+    by_bucket: dict[str, list[str]] = {}
+    for url in urls:
+        by_bucket.setdefault(bucket_root(url), []).append(url)
+    found: dict[str, bytes | None] = {}
+    for group in by_bucket.values():
+        filesystem, _ = open_filesystem(group[0])
+        keys = {filesystem._strip_protocol(url): url for url in group}
+        with explained_store_errors("read", group[0]):
+            answers = _cat(filesystem, list(keys))
+        for key, url in keys.items():
+            found[url] = _content(answers.get(key), url)
+    return found
+
+
+def check_bucket(url: str) -> None:
+    """Refuse a bucket that is not there, or that these credentials may not list: one request."""
+    filesystem, _ = open_filesystem(url)
+    scheme, bucket, _ = split_url(url)
+    with explained_store_errors("use", url):
+        if scheme in ("gs", "gcs"):
+            try:
+                filesystem.call("GET", "b/{}/o", bucket, maxResults=1, json_out=True)
+            except FileNotFoundError as error:
+                raise _NoBucketError() from error
+        elif scheme == "s3":
+            try:
+                filesystem.call_s3("list_objects_v2", Bucket=bucket, MaxKeys=1)
+            except FileNotFoundError as error:
+                raise _NoBucketError() from error
+        # Of other stores nothing is known that one could ask.
+
+
+class _NoBucketError(Exception):
+    code = 404
+
+
+def _cat(filesystem: Any, keys: list[str]) -> dict[str, Any]:
+    """Contents or exceptions by key. Not fsspec's own `cat`, for that takes some names for patterns."""
+    if not getattr(filesystem, "async_impl", False):
+        return {key: _one(filesystem, key) for key in keys}
+    from fsspec.asyn import sync
+
+    # s3fs would else ask for the size of each object first, to fetch the parts of large ones side by side.
+    options = {"max_concurrency": 1} if "s3" in filesystem.protocol else {}
+
+    async def all_of_them() -> list[Any]:
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: str) -> Any:
+            async with turns:
+                return await filesystem._cat_file(key, **options)
+
+        return await asyncio.gather(*map(one, keys), return_exceptions=True)
+
+    return dict(zip(keys, sync(filesystem.loop, all_of_them), strict=True))
+
+
+def _one(filesystem: Any, key: str) -> Any:
+    try:
+        return filesystem.cat_file(key)
+    except OSError as error:
+        return error
+
+
+def _content(answer: Any, url: str) -> bytes | None:
+    if isinstance(answer, FileNotFoundError) or answer is None:
+        return None
+    if isinstance(answer, BaseException):
+        raise explain(answer, "read", url) or answer
+    return bytes(answer)

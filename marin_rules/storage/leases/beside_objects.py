@@ -1,0 +1,59 @@
+"""A lease on an object store: an object that is changed by conditional writes, and fenced objects beside it.
+
+No object store changes two objects at once, so a commit cannot compare the lease and write the status in one go. Two
+comparisons do instead. A commit first reads the lease, and then writes the status on condition that the status is as
+this worker last saw it. Whoever takes a lease over reads the status and then writes its own RUNNING, on the same
+condition. From that write on, every commit of the predecessor fails: it relies on a status that is gone. If the
+predecessor's commit came in before, the write of RUNNING fails (`ChangedError`); the successor reads the status again
+and finds the step done. So a step is committed once, wherever the two workers stop, and however late their writes are.
+
+That asks for versions that never come back. The generations of GCS do not. The ETag of S3 is a hash of the content: a
+writer there must put something unique into what it writes (see `marin_rules.execution.status.status_bytes`).
+"""
+
+from marin_rules.storage.leases.store import ChangedError, Snapshot, Version
+from marin_rules.storage.objects.store import ObjectStore, ObjectVersion
+
+
+class LeaseBesideObjects:
+    """A lease object. The version of a lease is that of the object."""
+
+    def __init__(self, objects: ObjectStore, lease_url: str) -> None:
+        self._objects = objects
+        self._url = lease_url
+        self._seen: dict[str, ObjectVersion | None] = {}
+        """Versions of the objects beside the lease, as last read or written; `None` for an absent one."""
+
+    @property
+    def path(self) -> str:
+        return self._url
+
+    def read(self) -> Snapshot | None:
+        found = self._objects.read(self._url)
+        return None if found is None else Snapshot(found.data, found.version)
+
+    def create(self, data: bytes) -> Version | None:
+        return self._objects.write(self._url, data, None)
+
+    def replace(self, data: bytes, version: Version) -> Version | None:
+        return self._objects.write(self._url, data, str(version))
+
+    def delete(self, version: Version) -> bool:
+        return self._objects.delete(self._url, str(version))
+
+    def read_beside(self, path: str) -> bytes | None:
+        found = self._objects.read(path)
+        self._seen[path] = None if found is None else found.version
+        return None if found is None else found.data
+
+    def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
+        if path not in self._seen:
+            self.read_beside(path)
+        lease = self.read()
+        if lease is None or lease.version != version:
+            return False
+        written = self._objects.write(path, data, self._seen[path])
+        if written is None:
+            raise ChangedError(f"{path} was changed by somebody else")
+        self._seen[path] = written
+        return True

@@ -1,0 +1,40 @@
+"""The lease at a path, on whatever store the path is, and how long leases live."""
+
+import os
+
+from marin_rules.errors import SettingsError
+from marin_rules.storage.files import is_url
+from marin_rules.storage.leases.lease import Lease, SystemClock
+from marin_rules.storage.leases.local import LocalLeaseStore
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import LIFETIME_SECONDS, SHORTEST_LIFETIME_SECONDS
+from marin_rules.storage.leases.store import LeaseStore
+
+LIFETIME_VARIABLE = "MARIN_LEASE_LIFETIME_SECONDS"
+
+
+def lease_lifetime() -> float:
+    """How long a lease of this process stays its own without a heartbeat."""
+    text = os.environ.get(LIFETIME_VARIABLE)
+    if not text:
+        return LIFETIME_SECONDS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not SHORTEST_LIFETIME_SECONDS <= seconds <= 86400:
+        raise SettingsError(f"{LIFETIME_VARIABLE} is {text!r}: write a number of seconds from 1 to 86400, or unset it")
+    return seconds
+
+
+def open_lease_at(lease_path: str, owner: Owner) -> Lease:
+    """The lease at this path, not yet acquired."""
+    store: LeaseStore
+    if is_url(lease_path):
+        from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
+        from marin_rules.storage.objects.open import open_objects
+
+        store = LeaseBesideObjects(open_objects(lease_path), lease_path)
+    else:
+        store = LocalLeaseStore(lease_path)
+    return Lease(store, owner, SystemClock(), lifetime=lease_lifetime())

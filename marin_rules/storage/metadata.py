@@ -1,0 +1,83 @@
+"""The metadata server of Google's machines: in which zone does this process run?
+
+It is asked at most once a process (and per address), with a timeout of two seconds; `None` is the answer where
+there is none. `GCE_METADATA_HOST` names another address, as for Google's own libraries.
+
+Outside of Google Cloud the question takes those two seconds, so callers ask `is_google_machine()` first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from marin_rules.geography import normalised, region_of_zone
+
+HOST_VARIABLE = "GCE_METADATA_HOST"
+TIMEOUT_SECONDS = 2.0
+
+_DEFAULT_HOST = "169.254.169.254"
+"""By number: looking up `metadata.google.internal` has no timeout of its own, and can take much longer."""
+
+_PRODUCT_NAME = "/sys/class/dmi/id/product_name"
+_FLAVOUR = {"Metadata-Flavor": "Google"}
+
+_zones: dict[str, str | None] = {}
+_asking = threading.Lock()
+
+
+def _after_fork() -> None:
+    # A thread of the parent may have held it; nobody in the child would release it.
+    global _asking
+    _asking = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def is_google_machine() -> bool:
+    """Whether a metadata server is likely: the machine says it is Google's, or its address is given."""
+    if os.environ.get(HOST_VARIABLE):
+        return True
+    try:
+        with open(_PRODUCT_NAME, encoding="utf-8", errors="replace") as file:
+            return file.read().startswith("Google")
+    except OSError:
+        return False
+
+
+def machine_zone() -> str | None:
+    """The zone of the machine, such as `us-central1-a`; None if nobody says."""
+    host = os.environ.get(HOST_VARIABLE) or _DEFAULT_HOST
+    with _asking:
+        if host not in _zones:
+            _zones[host] = _ask(host)
+        return _zones[host]
+
+
+def machine_region() -> str | None:
+    """The region of the machine, such as `us-central1`; None if nobody says."""
+    zone = machine_zone()
+    if zone is not None:
+        with suppress(ValueError):
+            return region_of_zone(zone)
+    return None
+
+
+def _ask(host: str) -> str | None:
+    # Imported here: it takes longer than all of this package's storage, and most processes never ask.
+    import urllib.request
+
+    request = urllib.request.Request(f"http://{host}/computeMetadata/v1/instance/zone", headers=_FLAVOUR)
+    # Never through a proxy: it would answer for its own machine, or not at all.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            # Any web server may answer at this address on other machines (a hotel's log-in page does).
+            if response.headers.get("Metadata-Flavor") != "Google":
+                return None
+            text = response.read(1000).decode()
+    except (OSError, ValueError):
+        return None
+    return normalised(text.rpartition("/")[2]) or None

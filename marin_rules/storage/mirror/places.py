@@ -1,0 +1,114 @@
+"""The places where mirrored data can be: the prefix (home), and the buckets of the cluster's other regions (sources).
+
+Sources come in a fixed order, the nearest first: same region, same continent, then as in the cluster file.
+
+A place keeps no client. fsspec gives the same one again, but another one after a fork, where the old one's connections
+belong to the parent.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.geography import common, continent
+from marin_rules.storage.clusters import current_cluster
+from marin_rules.storage.explain import missing_client
+from marin_rules.storage.files import is_url, local_path
+from marin_rules.storage.prefix import marin_prefix, region_of_this_machine
+from marin_rules.storage.regions import region_of
+from marin_rules.storage.urls import split_url
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder or bucket below which mirrored paths are looked for."""
+
+    root: str
+    """A URL or an absolute local path, without a slash at the end."""
+
+    given_region: str | None = None
+    """As the cluster file says; None: look for it when it is needed."""
+
+    @property
+    def scheme(self) -> str:
+        """`gs`, `s3`, ...; empty for a local disk."""
+        return split_url(self.root)[0]
+
+    def region(self) -> str | None:
+        """Where the data are, None if nobody knows. May ask Google, once a process."""
+        if self.given_region is not None:
+            return self.given_region
+        if self.scheme:
+            return region_of(self.root)
+        # Not with a cluster: on a machine outside of Google that would wait for a server that is not there.
+        return region_of_this_machine(None)
+
+    def url(self, path: str) -> str:
+        """What everybody calls `path` in this place."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def filesystem(self) -> Any:
+        """fsspec's filesystem. It keeps no listings: other processes copy and write here, too."""
+        from fsspec.core import url_to_fs
+        from fsspec.implementations.local import LocalFileSystem
+
+        if not self.scheme:
+            return LocalFileSystem(auto_mkdir=True)
+        try:
+            return url_to_fs(self.root, use_listings_cache=False)[0]
+        except (ImportError, ValueError) as error:
+            raise missing_client(self.root, error) from error
+
+    def key(self, path: str) -> str:
+        """What the filesystem calls `path`."""
+        return str(self.filesystem()._strip_protocol(self.url(path)))
+
+    def relative(self, name: str) -> str:
+        """The path of what the filesystem calls `name`."""
+        return name.rstrip("/")[len(self.key("")) :].lstrip("/")
+
+
+def home() -> Place:
+    """The prefix: where reads look first, where copies go, and the only place that is ever written."""
+    prefix = marin_prefix()
+    if not is_url(prefix):
+        return Place(os.path.abspath(local_path(prefix)))
+    scheme, bucket, _ = split_url(prefix)
+    cluster = current_cluster()
+    known = cluster.location_of(bucket) if cluster is not None and cluster.scheme == scheme else None
+    return Place(prefix.rstrip("/"), known)
+
+
+def sources() -> list[Place]:
+    """The other regions' buckets, the nearest first."""
+    cluster = current_cluster()
+    if cluster is None:
+        return []
+    here = home()
+    places = {}
+    for region, bucket in cluster.region_buckets.items():
+        root = f"{cluster.scheme}://{bucket}"
+        if root != here.root:
+            places.setdefault(root, Place(root, cluster.location_of(bucket) or region))
+    return sorted(places.values(), key=lambda place: _distance(place.region(), here.region()))
+
+
+def all_roots() -> list[str]:
+    """What a whole path can begin with, for its mirrored path to be known."""
+    return [home().root, *(place.root for place in sources())]
+
+
+def is_free(source: Place, target: Place) -> bool:
+    """Whether data move between the two without leaving their region, as far as is known."""
+    origin, destination = source.region(), target.region()
+    return origin is not None and destination is not None and common(origin, destination) is not None
+
+
+def _distance(region: str | None, here: str | None) -> int:
+    if region is None or here is None:
+        return 2
+    if common(region, here) is not None:
+        return 0
+    return 1 if continent(region) == continent(here) else 2

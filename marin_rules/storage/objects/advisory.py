@@ -1,0 +1,70 @@
+"""Objects on any other store that fsspec knows. Advisory: nothing here is atomic.
+
+A comparison and the write after it are two calls, so that two workers that take the same lease in the same moment may
+both believe that they hold it. Steps that many machines share belong on GCS, S3 or a shared file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from marin_rules.storage.explain import explained_store_errors
+from marin_rules.storage.filesystems import open_filesystem
+from marin_rules.storage.objects.store import ObjectVersion, StoredObject
+
+
+class AdvisoryObjects:
+    """URLs of a scheme that has no store of its own. A version is a hash of the content."""
+
+    repeats_versions = True
+
+    def __init__(self, url: str) -> None:
+        self._filesystem(url)  # Says at once what is missing.
+
+    def read(self, url: str) -> StoredObject | None:
+        filesystem, key = self._filesystem(url)
+        with explained_store_errors("read", url):
+            try:
+                data = bytes(filesystem.cat_file(key))
+            except FileNotFoundError:
+                return None
+        return StoredObject(data, _version(data))
+
+    def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
+        found = self.read(url)
+        if (None if found is None else found.version) != expected:
+            return None
+        self.put(url, data)
+        return _version(data)
+
+    def put(self, url: str, data: bytes) -> None:
+        filesystem, key = self._filesystem(url)
+        with explained_store_errors("write", url):
+            filesystem.makedirs(filesystem._parent(key), exist_ok=True)
+            filesystem.pipe_file(key, data)
+
+    def delete(self, url: str, expected: ObjectVersion) -> bool:
+        found = self.read(url)
+        if found is None or found.version != expected:
+            return False
+        filesystem, key = self._filesystem(url)
+        with explained_store_errors("delete", url):
+            filesystem.rm_file(key)
+        return True
+
+    def modified(self, url: str) -> float | None:
+        filesystem, key = self._filesystem(url)
+        with explained_store_errors("look at", url):
+            try:
+                return float(filesystem.modified(key).timestamp())
+            except FileNotFoundError:
+                return None
+
+    @staticmethod
+    def _filesystem(url: str) -> tuple[Any, str]:
+        return open_filesystem(url)
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,84 @@
+"""Objects on Google Cloud Storage. A version is a generation, which never comes back.
+
+gcsfs has no compare-and-swap, and a thread with an event loop, which no fork survives: hence Google's own client.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from marin_rules.storage.explain import explained_store_errors, missing_client
+from marin_rules.storage.objects.store import ObjectVersion, StoredObject
+from marin_rules.storage.urls import split_url
+
+_TIMEOUT_SECONDS = (5.0, 10.0)
+_RETRY_SECONDS = 15.0
+"""The client tries again by itself for so long. A lease must hear of trouble while there is time to try once more."""
+
+
+class GcsObjects:
+    """`gs://` URLs."""
+
+    repeats_versions = False
+
+    def __init__(self, url: str) -> None:
+        try:
+            from google.api_core import exceptions
+            from google.cloud import storage
+            from google.cloud.storage.retry import DEFAULT_RETRY
+        except ImportError as error:
+            raise missing_client(url, error) from error
+        self._exceptions = exceptions
+        # Without it the client asks about the bucket, time and again, from threads of its own.
+        os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
+        with explained_store_errors("use", url):
+            self._client = storage.Client()
+        self._options: dict[str, Any] = {
+            "timeout": _TIMEOUT_SECONDS,
+            "retry": DEFAULT_RETRY.with_timeout(_RETRY_SECONDS),
+        }
+
+    def read(self, url: str) -> StoredObject | None:
+        blob = self._blob(url)
+        with explained_store_errors("read", url):
+            try:
+                data = blob.download_as_bytes(**self._options)
+            except self._exceptions.NotFound:
+                return None
+        # The answer to the download tells the generation of what was downloaded.
+        return StoredObject(data, str(blob.generation))
+
+    def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
+        blob = self._blob(url)
+        with explained_store_errors("write", url):
+            try:
+                blob.upload_from_string(data, if_generation_match=int(expected or 0), **self._options)
+            except self._exceptions.PreconditionFailed:
+                return None
+        return str(blob.generation)
+
+    def put(self, url: str, data: bytes) -> None:
+        with explained_store_errors("write", url):
+            self._blob(url).upload_from_string(data, **self._options)
+
+    def delete(self, url: str, expected: ObjectVersion) -> bool:
+        with explained_store_errors("delete", url):
+            try:
+                self._blob(url).delete(if_generation_match=int(expected), **self._options)
+            except (self._exceptions.PreconditionFailed, self._exceptions.NotFound):
+                return False
+        return True
+
+    def modified(self, url: str) -> float | None:
+        blob = self._blob(url)
+        with explained_store_errors("look at", url):
+            try:
+                blob.reload(**self._options)
+            except self._exceptions.NotFound:
+                return None
+        return float(blob.updated.timestamp())
+
+    def _blob(self, url: str) -> Any:
+        _, bucket, key = split_url(url)
+        return self._client.bucket(bucket).blob(key)

@@ -1,0 +1,41 @@
+"""The contract of an object store: whole objects, each with a version, changed only at the version one has seen."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+type ObjectVersion = str
+"""Tells one content of an object from others; see `ObjectStore.repeats_versions`."""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object as it was read."""
+
+    data: bytes
+    version: ObjectVersion
+
+
+class ObjectStore(Protocol):
+    """Objects by their URLs. `None` or `False` says that nothing was changed.
+
+    Trouble that a person must clear is a `StorageError`. `UnansweredError` says that the store did not answer, or
+    asked for patience: a change may or may not have been made.
+    """
+
+    repeats_versions: bool
+    """Whether equal contents have equal versions, so that a version may come back."""
+
+    def read(self, url: str) -> StoredObject | None:
+        """The object, `None` when there is none."""
+
+    def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
+        """Write the object if it is at version `expected` (`None`: if it is absent); `None` when it is not."""
+
+    def put(self, url: str, data: bytes) -> None:
+        """Write the object, whatever is there."""
+
+    def delete(self, url: str, expected: ObjectVersion) -> bool:
+        """Remove the object if it is at version `expected`."""
+
+    def modified(self, url: str) -> float | None:
+        """When the object was last written, in seconds since 1970; `None` when there is none."""

@@ -1,0 +1,11 @@
+"""Puts `tests/` on the path, so that tests of all folders share the packages there, and loads the emulators' fixtures.
+
+With `--import-mode=importlib` pytest adds nothing to the path by itself.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+pytest_plugins = ["emulators.fixtures"]

@@ -1,0 +1,1 @@
+"""What the emulators of both stores share: the front with its faults and logs, and the handle that tests hold."""
