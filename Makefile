@@ -9,18 +9,21 @@ EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 export PIP_USER := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench browser requirements clean
+.PHONY: help setup run test test-faults lint bench browser requirements clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses the interpreter
 
 run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)
 
-test: setup lint browser ## lint, then run every test
-	$(BIN)/python -m pytest -n 2 tests
+test: setup lint browser ## lint, then run the tests
+	$(BIN)/python -m pytest -n 2 -m "not faults" tests
+
+test-faults: setup ## the fault tests with their whole counts: more than an hour
+	$(BIN)/python -m pytest -m faults tests
 
 lint: setup ## check style, types and the workflow
 	$(BIN)/ruff check

@@ -15,7 +15,6 @@ from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, info_path, read_info, timestamp
 from marin_rules.execution.status import Status, read_status, read_statuses, status_path
 from marin_rules.execution.step_lease import peek
-from marin_rules.execution.stores import check_stores
 from marin_rules.storage.files import is_url, modified_time, read_bytes
 from marin_rules.storage.leases.record import LeaseRecord
 
@@ -46,7 +45,6 @@ class Session:
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""
         if not self._statuses:
-            check_stores(self.plan)
             self._statuses = read_statuses([step.output_path for step in self.plan.steps])
         return self._statuses
 

@@ -33,6 +33,7 @@ from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
+from marin_rules.execution.stores import check_stores
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.project import project_folder
@@ -80,6 +81,7 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
         force_run_failed=chosen.get("force_run_failed", True),
         rule_files=settings.rules,
     )
+    check_stores(plan)
     return freeze(plan, run, place(plan, region_of))
 
 

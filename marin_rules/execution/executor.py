@@ -25,6 +25,7 @@ from marin_rules.execution.info import (
     write_experiment_info,
 )
 from marin_rules.execution.run import INFO_FOLDER, caller_of_this_process, new_run
+from marin_rules.execution.stores import check_stores
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName, OutputName
 from marin_rules.placement import place
@@ -153,6 +154,7 @@ class Executor:
             if target is not None:
                 self.compute_version(target, is_pseudo_dep=False)
         self.get_infos()
+        check_stores(plan)
         frozen = freeze(plan, self._new_run(force_run_failed), place(plan, region_of))
         self.executor_info_path = experiment_info_path(frozen)
         drive(frozen, dry_run=dry_run, max_concurrent=max_concurrent)

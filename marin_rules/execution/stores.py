@@ -1,12 +1,12 @@
-"""The buckets of a plan, asked once before anything runs: are they there, and may we use them?"""
+"""The buckets of a plan, asked once before anything else: are they there, and may we use them?"""
 
 from __future__ import annotations
 
-from marin_rules.execution.frozen import FrozenPlan
+from marin_rules.plan import Plan
 from marin_rules.storage.files import is_url
 
 
-def check_stores(plan: FrozenPlan) -> None:
+def check_stores(plan: Plan) -> None:
     """Refuse a plan whose output paths are in a bucket that cannot be used: one request a bucket."""
     paths = [step.output_path for step in plan.steps if step.needed and is_url(step.output_path)]
     if not paths:

@@ -36,6 +36,9 @@ LEDGER_VARIABLE = "MARIN_RULES_BUDGET_LEDGER"
 PAY_VARIABLE = "MARIN_I_WILL_PAY_FOR_ALL_FEES"
 DEFAULT_BUDGET_GB = 10.0
 
+_MARK = "marin-rules-budget"
+"""The first word in a ledger's file."""
+
 
 class BudgetError(StorageError):
     """Moving the data would cost more than was agreed to. Nothing was read."""
@@ -113,7 +116,7 @@ class FileLedger(Ledger):
                 limit, spent = self._read(descriptor)
                 if at_most is not None and spent + size > at_most:
                     return max(at_most - spent, 0)
-                record = f"{limit} {max(spent + size, 0)}\n".encode()
+                record = f"{_MARK} {limit} {max(spent + size, 0)}\n".encode()
                 # Blanks in the place of lost digits: a file that is never cut short is never found empty.
                 os.pwrite(descriptor, record.ljust(os.fstat(descriptor).st_size), 0)
                 return None
@@ -133,7 +136,10 @@ class FileLedger(Ledger):
 
     @staticmethod
     def _read(descriptor: int) -> tuple[str, int]:
-        limit, spent = os.pread(descriptor, 200, 0).split()
+        mark, limit, spent = [*os.pread(descriptor, 200, 0).split()[:3], b"", b"", b""][:3]
+        # The number of an open file that was closed may by now be that of another one.
+        if mark != _MARK.encode():
+            raise FileNotFoundError("the ledger is gone")
         return limit.decode(), int(spent)
 
 
@@ -144,9 +150,12 @@ class StepLedger(FileLedger):
     def find(path: str) -> StepLedger | None:
         """The ledger that another process made; None if it is not there (on another machine)."""
         try:
-            with open(path) as file:
-                limit, _ = file.read().split()
-                return StepLedger(path, None if limit == "-" else float(limit))
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                limit, _ = FileLedger._read(descriptor)
+            finally:
+                os.close(descriptor)
+            return StepLedger(path, None if limit == "-" else float(limit))
         except (OSError, ValueError):
             return None
 
@@ -158,15 +167,14 @@ class StepLedger(FileLedger):
 
 @contextlib.contextmanager
 def _ledger_file(limit_gb: float | None) -> Iterator[str]:
-    """A file in the temporary directory with the limit (or `-`) and the bytes spent; removed at the end."""
-    descriptor, path = tempfile.mkstemp(prefix="marin-rules-budget-")
-    try:
-        with open(descriptor, "w") as file:
-            file.write(f"{'-' if limit_gb is None else limit_gb!r} 0\n")
-        yield path
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+    """A file with the limit (or `-`) and the bytes spent; gone at the end.
+
+    It has no name in any directory, so that it goes with this process, however that ends. Others of this user open it
+    as one of this process's open files.
+    """
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(f"{_MARK} {'-' if limit_gb is None else limit_gb!r} 0\n".encode())
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 _of_this_block: ContextVar[Ledger | None] = ContextVar("marin_rules_mirror_budget", default=None)

@@ -6,16 +6,19 @@ Only the driver does this. A worker must not: these filesystems run a thread, an
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Iterable
 from typing import Any
 
-from marin_rules.storage.explain import explain, explained_store_errors
+from marin_rules.storage.explain import explain, explained_store_errors, http_code
 from marin_rules.storage.filesystems import open_filesystem
 from marin_rules.storage.urls import bucket_root, split_url
 
 # It logs every error with a stack. Ours are explained to whoever called.
 logging.getLogger("gcsfs").addFilter(lambda record: record.levelno < logging.ERROR)
+
+_OBJECTS = "b/{}/o"
 
 _AT_ONCE = 128
 """Requests under way. More do not make it faster, and some stores answer 429."""
@@ -42,17 +45,28 @@ def check_bucket(url: str) -> None:
     filesystem, _ = open_filesystem(url)
     scheme, bucket, _ = split_url(url)
     with explained_store_errors("use", url):
-        if scheme in ("gs", "gcs"):
-            try:
-                filesystem.call("GET", "b/{}/o", bucket, maxResults=1, json_out=True)
-            except FileNotFoundError as error:
-                raise _NoBucketError() from error
-        elif scheme == "s3":
-            try:
+        try:
+            if scheme in ("gs", "gcs"):
+                _list_google_bucket(filesystem, bucket)
+            elif scheme == "s3":
                 filesystem.call_s3("list_objects_v2", Bucket=bucket, MaxKeys=1)
-            except FileNotFoundError as error:
-                raise _NoBucketError() from error
-        # Of other stores nothing is known that one could ask.
+            # Of other stores nothing is known that one could ask.
+        except FileNotFoundError as error:
+            raise _NoBucketError() from error
+
+
+def _list_google_bucket(filesystem: Any, bucket: str) -> None:
+    """Without gcsfs's patience at first: it asks for most of a minute whether credentials that are no good have become
+    better, or whether there is a network by now."""
+    from fsspec.asyn import sync
+
+    request = inspect.unwrap(type(filesystem)._request)
+    try:
+        sync(filesystem.loop, request, filesystem, "GET", _OBJECTS, bucket, maxResults=1)
+    except Exception as error:
+        if http_code(error) == 401 or type(error).__name__.startswith("ClientConnector"):
+            raise
+        filesystem.call("GET", _OBJECTS, bucket, maxResults=1, json_out=True)
 
 
 class _NoBucketError(Exception):

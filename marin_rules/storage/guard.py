@@ -16,6 +16,8 @@ from contextvars import ContextVar
 PROTOCOLS = ("gs", "gcs")
 _CLASS = "marin_rules.storage.guarded_gcs.GuardedGCSFileSystem"
 
+_MISSING = "gs:// needs gcsfs. Install it: pip install 'marin-rules[gcp]'."
+
 _charged: ContextVar[bool] = ContextVar("marin_rules_read_is_charged", default=False)
 
 
@@ -24,7 +26,7 @@ def install_guard() -> None:
     from fsspec.registry import register_implementation, registry
 
     for protocol in PROTOCOLS:
-        register_implementation(protocol, _CLASS, clobber=True)
+        register_implementation(protocol, _CLASS, clobber=True, errtxt=_MISSING)
     if any(protocol in registry for protocol in PROTOCOLS):
         # Somebody used gs:// before: fsspec looks there first, and gcsfs is imported already.
         from marin_rules.storage.guarded_gcs import GuardedGCSFileSystem

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from marin_rules.geography import bucket_of, is_region, joined, normalised
@@ -39,13 +39,11 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def region_finder() -> Callable[[str], str | None]:
-    """A function from a URL to the location of its bucket: a region, a multi-region, or None if unknown."""
-    return region_of
-
-
 def region_of(url: str) -> str | None:
-    """The location of the bucket that a `gs://` URL is in. Asks Google when nobody else knows."""
+    """The location of the bucket that a `gs://` URL is in: a region, a multi-region, or None if unknown.
+
+    May be called on any thread, also on that of fsspec's event loop.
+    """
     bucket = bucket_of(url)
     if bucket is None:
         return None

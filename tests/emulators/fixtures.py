@@ -90,7 +90,11 @@ def _here(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def _forget_file_systems() -> None:
-    for module, name in (("gcsfs", "GCSFileSystem"), ("s3fs", "S3FileSystem")):
+    for module, name in (
+        ("gcsfs", "GCSFileSystem"),
+        ("marin_rules.storage.guarded_gcs", "GuardedGCSFileSystem"),
+        ("s3fs", "S3FileSystem"),
+    ):
         # Only what was imported can have instances.
         if module in sys.modules:
             getattr(sys.modules[module], name).clear_instance_cache()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gcsfs
 import pytest
 import requests
-from google.api_core.exceptions import NotFound, NotModified, PreconditionFailed
+from google.api_core.exceptions import BadRequest, NotFound, NotModified, PreconditionFailed
 from google.cloud.storage import Bucket
 
 from emulators.gcs.clients import bucket_of
@@ -114,6 +114,25 @@ def test_a_resumable_upload_loses_against_what_came_while_it_was_under_way(
     assert response.status_code == 412
     assert response.json()["error"]["errors"][0]["reason"] == "conditionNotMet"
     assert gcs_here.history("bucket", "raced") == [b"faster"]
+
+
+def test_a_rewrite_of_several_calls_loses_against_what_came_while_it_was_under_way(
+    gcs_here: GcsEmulator, bucket: Bucket
+) -> None:
+    gcs_here.put("bucket", "source", b"x" * 3 * 2**20)
+    gcs_here.create_bucket("far", "europe-west4")
+    raced, replaced = (bucket_of(gcs_here, "far").blob(name) for name in ("raced", "replaced"))
+    source = bucket.blob("source")
+    raced_token, replaced_token = (blob.rewrite(source, if_generation_match=0)[0] for blob in (raced, replaced))
+    gcs_here.put("far", "raced", b"faster")
+    with pytest.raises(PreconditionFailed):
+        raced.rewrite(source, token=raced_token, if_generation_match=0)
+    assert gcs_here.history("far", "raced") == [b"faster"]
+    # A source that changed half way must not be mixed with what it was.
+    gcs_here.put("bucket", "source", b"y" * 3 * 2**20)
+    with pytest.raises(BadRequest):
+        replaced.rewrite(source, token=replaced_token, if_generation_match=0)
+    assert gcs_here.names("far") == ["raced"]
 
 
 @pytest.mark.parametrize("client", ["google", "gcsfs"])

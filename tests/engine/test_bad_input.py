@@ -192,9 +192,10 @@ def test_a_prefix_that_is_a_file(hello_world: Path, python: Any, prefix: Path) -
     assert prefix.read_text() == "mine"
 
 
-def test_a_prefix_in_a_store_that_cannot_be_reached(hello_world: Path, snakemake: Any) -> None:
-    result = snakemake("-n", experiment=hello_world, prefix="gs://no-such-bucket/data")
-    paragraph(result, "gs://no-such-bucket/data", "shared file system")
+def test_a_prefix_in_a_store_that_cannot_be_reached(snakemake: Callable[..., Any], hello_world: Path) -> None:
+    nobody_listens = {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}
+    result = snakemake("-n", experiment=hello_world, prefix="gs://bucket/data", env=nobody_listens)
+    paragraph(result, "error: cannot use gs://bucket: no answer from the store", "Check the network.")
 
 
 def test_a_full_disk_leaves_nothing_done_and_room_lets_it_go_on(

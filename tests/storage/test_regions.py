@@ -8,7 +8,7 @@ from emulators.gcs.emulator import GcsEmulator
 from emulators.metadata_server import MetadataServer
 
 from marin_rules.storage import metadata, regions
-from marin_rules.storage.regions import here, location_in, region_finder, region_of
+from marin_rules.storage.regions import here, location_in, region_of
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +26,9 @@ def lookups(gcs: GcsEmulator) -> int:
 
 def test_a_bucket_is_asked_once(gcs_here: GcsEmulator) -> None:
     gcs_here.create_bucket("far", "EUROPE-WEST4")
-    find = region_finder()
-    assert find("gs://far/x/y") == "europe-west4"
-    assert find("gs://far/z") == "europe-west4"
-    assert find("gcs://far") == "europe-west4"
+    assert region_of("gs://far/x/y") == "europe-west4"
+    assert region_of("gs://far/z") == "europe-west4"
+    assert region_of("gcs://far") == "europe-west4"
     assert lookups(gcs_here) == 1
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from marin_rules.geography import common, continent
@@ -63,11 +64,18 @@ class Place:
 
     def key(self, path: str) -> str:
         """What the filesystem calls `path`."""
-        return str(self.filesystem()._strip_protocol(self.url(path)))
+        root = _root_key(self)
+        return f"{root}/{path}" if path else root
 
     def relative(self, name: str) -> str:
         """The path of what the filesystem calls `name`."""
         return name.rstrip("/")[len(self.key("")) :].lstrip("/")
+
+
+@cache
+def _root_key(place: Place) -> str:
+    # Asked for each object of a listing, and only a name: it may be kept, also over a fork.
+    return str(place.filesystem()._strip_protocol(place.root)).rstrip("/")
 
 
 def home() -> Place:
@@ -87,7 +95,7 @@ def sources() -> list[Place]:
     if cluster is None:
         return []
     here = home()
-    places = {}
+    places: dict[str, Place] = {}
     for region, bucket in cluster.region_buckets.items():
         root = f"{cluster.scheme}://{bucket}"
         if root != here.root:

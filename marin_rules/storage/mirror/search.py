@@ -60,13 +60,13 @@ class Found:
 def look_up(path: str) -> Found:
     """The file or directory; `FileNotFoundError` if it is nowhere."""
     here = home()
-    found = _info(here, path)
+    found = look_at(here, path)
     return found if found is not None else look_elsewhere(path)
 
 
 def look_elsewhere(path: str) -> Found:
     """The same, but not at home."""
-    answers, troubles = _ask(_sources_of(path), lambda place: _info(place, path))
+    answers, troubles = _ask(_sources_of(path), lambda place: look_at(place, path))
     found = [answer for answer in answers if answer is not None]
     best = next((answer for answer in found if answer.is_file), found[0] if found else None)
     if best is None:
@@ -82,7 +82,7 @@ def look_up_many(paths: Iterable[str]) -> dict[str, Found]:
         by_directory.setdefault(posixpath.dirname(path), []).append(path)
     alone: list[str] = []
     listed: list[str] = []
-    for directory, members in by_directory.items():
+    for members in by_directory.values():
         (listed if len(members) >= _LISTED_FROM else alone).extend(members)
     found: dict[str, Found] = {}
     directories = dict.fromkeys(map(posixpath.dirname, listed))
@@ -106,7 +106,7 @@ def find(path: str, *, maxdepth: int | None = None, withdirs: bool = False) -> d
         listing = place.filesystem().find(place.key(path), maxdepth=maxdepth, withdirs=withdirs, detail=True)
         if any(not details for details in listing.values()):
             # fsspec's way to say that the path is a file.
-            alone = _info(place, path)
+            alone = look_at(place, path)
             return {} if alone is None else {path: alone}
         found = _listed(place, listing.values())
         return {name: entry for name, entry in found.items() if withdirs or entry.is_file}
@@ -154,7 +154,8 @@ def _listed(place: Place, entries: Iterable[dict[str, Any]]) -> dict[str, Found]
     return found
 
 
-def _info(place: Place, path: str) -> Found | None:
+def look_at(place: Place, path: str) -> Found | None:
+    """The file or directory in one place, None if it is not there."""
     with already_charged(), explained_store_errors("look at", place.url(path)):
         try:
             details = place.filesystem().info(place.key(path))

@@ -48,7 +48,8 @@ class Emulator:
         return None if status == 204 else data
 
     def names(self, bucket: str, prefix: str = "") -> list[str]:
-        return json.loads(self._control("GET", "names", bucket=bucket, prefix=prefix))
+        names: list[str] = json.loads(self._control("GET", "names", bucket=bucket, prefix=prefix))
+        return names
 
     def history(self, bucket: str, name: str) -> list[bytes | None]:
         """Every content the object had, oldest first; a deletion is None."""

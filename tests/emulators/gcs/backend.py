@@ -110,7 +110,7 @@ class GcsBackend:
     def _buckets(self, request: Request) -> Answer:
         if request.method == "POST":
             document = request.json()
-            fields = {key: document[key] for key in ("labels", "storageClass") if key in document}
+            fields = {key: value for key, value in document.items() if key in ("labels", "storageClass")}
             created = self._store.create_bucket(document["name"], document.get("location") or "US", fields)
             return json_answer(bucket_document(created))
         prefix = request.query.get("prefix", "")
@@ -124,7 +124,7 @@ class GcsBackend:
             case "GET":
                 return json_answer(bucket_document(bucket))
             case "PATCH":
-                bucket.fields |= {key: value for key, value in request.json().items() if key in ("labels",)}
+                bucket.fields |= {key: value for key, value in request.json().items() if key == "labels"}
                 bucket.metageneration += 1
                 return json_answer(bucket_document(bucket))
             case "DELETE":

@@ -6,9 +6,10 @@ winners. What an object held before and after each call goes to its history.
 
 from __future__ import annotations
 
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import create_backend_app
 from moto.s3.models import FakeKey, s3_backends
+from moto.s3.models import S3Backend as MotoBackend
 
 from emulators.common.history import History
 from emulators.common.messages import Answer, Call, Request
@@ -77,7 +78,7 @@ class S3Backend:
         call = self.describe(request)
         if request.method in ("GET", "HEAD") or call.bucket is None:
             return wsgi.call(self._application, request)
-        before = self._live(call.bucket)
+        before = self._live(call.bucket, call.object)
         dropped: tuple[str, ...] = ()
         if call.object is not None and _writes_content(request):
             current = before.get(call.object)
@@ -87,17 +88,23 @@ class S3Backend:
                 return refused
             dropped = conditions.HEADERS
         answer = wsgi.call(self._application, request, dropped)
-        self._record(call.bucket, before, self._live(call.bucket))
+        self._record(call.bucket, before, self._live(call.bucket, call.object))
         return answer
 
     @property
-    def _moto(self):  # moto's own class; its annotations change with its versions
+    def _moto(self) -> MotoBackend:
         return s3_backends[DEFAULT_ACCOUNT_ID][_PARTITION]
 
-    def _live(self, bucket: str) -> dict[str, FakeKey]:
-        """The objects now in the bucket. Every write makes a new `FakeKey`."""
+    def _live(self, bucket: str, name: str | None = None) -> dict[str, FakeKey]:
+        """The bucket's objects, or only this one: a write must not cost more the more objects there are.
+
+        Every write makes a new `FakeKey`; other kinds of entry mark deletions.
+        """
         found = self._moto.buckets.get(bucket)
-        return {name: key for name, key in found.keys.items() if isinstance(key, FakeKey)} if found else {}
+        if found is None:
+            return {}
+        keys = found.keys.items() if name is None else [(name, found.keys.get(name))]
+        return {name: key for name, key in keys if isinstance(key, FakeKey)}
 
     def _record(self, bucket: str, before: dict[str, FakeKey], after: dict[str, FakeKey]) -> None:
         for name, key in after.items():

@@ -1,0 +1,54 @@
+"""The step that workers of the nursery run, and what it must come to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from typing import Any
+
+import fsspec
+
+from faults.boundaries import STEP_EVENT
+from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, versioned
+
+BLOB = "blob"
+
+
+def blob(number: int) -> bytes:
+    """What step `number` writes."""
+    return hashlib.sha256(str(number).encode()).digest() * 100
+
+
+def write_blob(config: dict[str, Any]) -> dict[str, int]:
+    """Write the blob in two halves. Where a folder for turns is given, the first attempt never comes to that."""
+    if config["turns"] is not None and is_first(os.path.join(config["turns"], str(config["number"]))):
+        print("the first attempt waits", flush=True)
+        time.sleep(1000)
+    data = blob(config["number"])
+    with fsspec.open(os.path.join(config["path"], BLOB), "wb") as file:
+        file.write(data[:1000])
+        file.flush()
+        sys.audit(STEP_EVENT, "half of the blob is written")
+        file.write(data[1000:])
+    return {"bytes": len(data)}
+
+
+def is_first(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def blob_steps(count: int, turns: str | None) -> list[ExecutorStep[Any]]:
+    return [
+        ExecutorStep(
+            name=f"blob/{number}",
+            fn=write_blob,
+            config={"path": THIS_OUTPUT_PATH, "number": versioned(number), "turns": turns},
+        )
+        for number in range(count)
+    ]

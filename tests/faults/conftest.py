@@ -1,0 +1,57 @@
+"""Fixtures of the fault suite. Those of the end-to-end tests (`snakemake`, `start_snakemake`, ...) are shared."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.conftest import (  # noqa: F401
+    environment,
+    experiment,
+    prefix,
+    snakemake,
+    start,
+    start_snakemake,
+    wait_until,
+)
+
+from faults.nursery import Nursery
+from faults.places import Disk, Objects, Place
+
+
+@pytest.fixture
+def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Place]:
+    """`make_place("local" | "gcs" | "s3")`: an empty one."""
+
+    def make(kind: str) -> Place:
+        if kind == "local":
+            return Disk(tmp_path)
+        return Objects(request.getfixturevalue(kind), {"gcs": "gs", "s3": "s3"}[kind])
+
+    return make
+
+
+@pytest.fixture
+def make_nursery(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Nursery]]:  # noqa: F811
+    """`make_nursery(place, count, lifetime=, turns=)`: one a test."""
+    made: list[Nursery] = []
+
+    def make(place: Place, count: int, *, lifetime: float | None = None, **options: Any) -> Nursery:
+        lifetimes = {} if lifetime is None else {"MARIN_LEASE_LIFETIME_SECONDS": str(lifetime)}
+        made.append(Nursery(tmp_path, place.prefix, count, {**environment, **place.environment, **lifetimes}, **options))
+        return made[-1]
+
+    yield make
+    for nursery in made:
+        nursery.close()
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """`tell(text)` prints a measurement, whatever pytest captures."""
+
+    def print_it(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n  {text}")
+
+    return print_it
