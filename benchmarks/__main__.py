@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks import ROOT
 from benchmarks.dry_run_cold import dry_run_cold
 from benchmarks.dry_run_finished import dry_run_finished
+from benchmarks.dry_run_store import dry_run_store
 from benchmarks.import_time import import_time
 from benchmarks.measure import BenchmarkError
 from benchmarks.plan import plan
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "dry_run_finished": dry_run_finished,
     "dry_run_cold": dry_run_cold,
     "run_noop": run_noop,
+    "dry_run_store": dry_run_store,
 }
 """Each takes a folder of its own and a number by which to divide its sizes."""
 

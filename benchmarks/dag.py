@@ -67,9 +67,9 @@ class Workspace:
     def prefix(self) -> Path:
         return self.folder / "marin"
 
-    def ours(self, *options: str) -> list[str]:
+    def ours(self, *options: str, prefix: str | None = None) -> list[str]:
         """`snakemake` with the project's Snakefile and this experiment."""
-        config = ["--config", "experiment=experiment.py", f"prefix={self.prefix}"]
+        config = ["--config", "experiment=experiment.py", f"prefix={prefix or self.prefix}"]
         return _snakemake(ROOT / "Snakefile", _PROFILE, *options, *config)
 
     def plain(self, *options: str) -> list[str]:

@@ -58,6 +58,12 @@ def finish(folder: Path) -> dict[str, float]:
     return {"steps": len(made.steps)}
 
 
+def paths(folder: Path) -> dict[str, list[str]]:
+    """Where the steps of a workspace write, below their prefix."""
+    steps = load_experiment(str(folder / "experiment.py")).steps
+    return {"paths": [step.output_path.removeprefix("/marin/") for step in make_plan(steps, prefix="/marin").steps]}
+
+
 if __name__ == "__main__":
     what, folder = sys.argv[1:]
-    print(json.dumps({"plan": plan, "memory": memory, "finish": finish}[what](Path(folder))))
+    print(json.dumps({"plan": plan, "memory": memory, "finish": finish, "paths": paths}[what](Path(folder))))

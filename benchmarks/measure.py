@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks import ROOT
 
@@ -43,14 +43,16 @@ class Side(Protocol):
     def __call__(self) -> Usage: ...
 
 
-def run(command: Sequence[str], folder: Path, *, expect: str = "") -> Usage:
+def run(
+    command: Sequence[str], folder: Path, *, expect: str = "", environment: Mapping[str, str] | None = None
+) -> Usage:
     """Run a command that must succeed and say `expect`."""
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=_environment(),
+            env={**_environment(), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -85,13 +87,13 @@ def _ended_after(seconds: float, session: int) -> Iterator[None]:
         alarm.cancel()
 
 
-def fresh(what: str, folder: Path) -> dict[str, float]:
+def fresh(what: str, folder: Path) -> dict[str, Any]:
     """What a function of `benchmarks.fresh` returns in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.fresh", what, str(folder)]
     answer = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True)
     if answer.returncode != 0:
         raise BenchmarkError(f"{' '.join(command)}\n{answer.stderr[-_LAST_CHARACTERS:]}")
-    found: dict[str, float] = json.loads(answer.stdout)
+    found: dict[str, Any] = json.loads(answer.stdout)
     return found
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from emulators.common.emulator import Emulator
 from fsspec.registry import _registry, known_implementations
-from storage.mirror.world import World
 
+from emulators.common.emulator import Emulator
 from marin_rules.storage import budget, metadata, regions
 from marin_rules.storage.budget import Ledger
 from marin_rules.storage.mirror import install
 from marin_rules.storage.mirror.filesystem import MirrorFileSystem
+from storage.mirror.world import World
 
 REGIONS = {
     "gs": {"us-central1": "bucket", "europe-west4": "far", "us-east1": "near"},

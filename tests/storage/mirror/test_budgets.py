@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from storage.mirror.world import GB, World, spent
 
 from marin_rules.storage.budget import BudgetError, mirror_budget, remaining
+from storage.mirror.world import GB, World, spent
 
 SIZE = 3_000_000
 DATA = b"x" * SIZE

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from storage.mirror.world import World, spent
 
 from marin_rules.storage.explain import StorageError
+from storage.mirror.world import World, spent
 
 
 def fill(world: World) -> None:

@@ -8,6 +8,7 @@ import pyarrow
 import pyarrow.dataset
 import pyarrow.parquet
 import pytest
+
 from storage.mirror.world import World
 
 ROWS = pandas.DataFrame({"id": [1, 2, 3], "text": ["a", "b", "c"]})

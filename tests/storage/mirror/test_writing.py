@@ -1,6 +1,7 @@
 """Writes go to the prefix, and no source is ever changed."""
 
 import pytest
+
 from storage.mirror.world import World
 
 

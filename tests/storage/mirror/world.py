@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fsspec
-from emulators.common.emulator import Emulator
 
+from emulators.common.emulator import Emulator
 from marin_rules.storage.budget import remaining
 from marin_rules.storage.mirror.filesystem import MirrorFileSystem
 
