@@ -6,7 +6,7 @@ budget *before* anything is read; what does not fit is refused with a `BudgetErr
 Which budget counts, the innermost first:
 
 1. `with mirror_budget(gb):` around the code, for its threads, tasks and forked processes;
-2. `step_ledger(gb)`: one for a whole step. It is a small file that `MARIN_RULES_BUDGET_LEDGER` names, so that every
+2. `step_ledger(gb)`: one for a whole step. It is a small file that `MARIN_BUDGET_LEDGER` names, so that every
    process of the step on this machine, forked or spawned, spends from the same;
 3. one for the process, in memory.
 
@@ -32,7 +32,7 @@ from marin_rules.storage.explain import StorageError
 from marin_rules.storage.prices import BYTES_PER_GB, estimate
 
 BUDGET_VARIABLE = "MARIN_MIRROR_BUDGET_GB"
-LEDGER_VARIABLE = "MARIN_RULES_BUDGET_LEDGER"
+LEDGER_VARIABLE = "MARIN_BUDGET_LEDGER"
 PAY_VARIABLE = "MARIN_I_WILL_PAY_FOR_ALL_FEES"
 DEFAULT_BUDGET_GB = 10.0
 

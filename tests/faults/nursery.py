@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-DEADLINE = 90.0
+DEADLINE = 60.0
 """Seconds after which a worker will not end. Not reached when all is well."""
 
 
@@ -30,7 +31,7 @@ class Worker:
 
     @property
     def output(self) -> str:
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     @property
     def boundaries(self) -> list[str]:
@@ -79,18 +80,23 @@ class Nursery:
         self._workers.append(worker)
         return worker
 
-    def wait(self, worker: Worker, seconds: float = DEADLINE) -> int | None:
-        """The exit code of a worker, minus a signal that ended it; None when it has been stopped."""
-        answer = self._ask({"pid": worker.pid, "seconds": seconds})
-        if "late" in answer:
+    def wait(self, worker: Worker, seconds: float = DEADLINE) -> int:
+        """The exit code of a worker, or minus the signal that killed it."""
+        code = self.ends_within(worker, seconds)
+        if code is None:
             pytest.fail(f"worker {worker.pid} still runs after {seconds} s:\n{worker.output}")
-        return None if "stopped" in answer else int(answer["code"])
+        return code
 
     def ends_within(self, worker: Worker, seconds: float) -> int | None:
         """The exit code of a worker, or None when it takes longer."""
-        return self._ask({"pid": worker.pid, "seconds": seconds}).get("code")
+        return self._ask({"pid": worker.pid, "seconds": seconds, "for_stop": False}).get("code")
 
-    def run(self, step: str, *, fatal: int | None = None) -> tuple[int | None, Worker]:
+    def wait_for_stop(self, worker: Worker) -> None:
+        """Wait until a worker has been stopped."""
+        answer = self._ask({"pid": worker.pid, "seconds": DEADLINE, "for_stop": True})
+        assert "stopped" in answer, f"{answer}\n{worker.output}"
+
+    def run(self, step: str, *, fatal: int | None = None) -> tuple[int, Worker]:
         worker = self.start(step, fatal=fatal)
         return self.wait(worker), worker
 
@@ -122,4 +128,5 @@ def with_step(worker: Worker) -> list[int]:
 
 def send(pids: Sequence[int], number: int) -> None:
     for pid in pids:
-        os.kill(pid, number)
+        with contextlib.suppress(ProcessLookupError):  # A worker that goes on may end its step at once.
+            os.kill(pid, number)

@@ -38,6 +38,7 @@ class Forker:
         self._plan = FrozenPlan.read(self._path)
         self._prefix = prefix
         self._ended: dict[int, int] = {}
+        self._stopped: set[int] = set()
         # Steps of killed workers become children of this process, and are collected here.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         assert threading.active_count() == 1, "a fork wants a process without threads"
@@ -68,19 +69,21 @@ class Forker:
         finally:
             os._exit(code)
 
-    def wait(self, pid: int, seconds: float) -> dict[str, Any]:
-        """Wait until a worker ends or stops, but not for ever."""
+    def wait(self, pid: int, seconds: float, for_stop: bool) -> dict[str, Any]:
+        """Wait until a worker ends, or until it is stopped, but not for ever."""
         give_up = time.monotonic() + seconds
         while pid not in self._ended:
             found, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if found == 0:
+                if for_stop and pid in self._stopped:
+                    return {"stopped": True}
                 if time.monotonic() > give_up:
                     return {"late": True}
                 time.sleep(0.002)
-            elif not os.WIFSTOPPED(status):
+            elif os.WIFSTOPPED(status):
+                self._stopped.add(found)
+            else:
                 self._ended[found] = os.waitstatus_to_exitcode(status)
-            elif found == pid:
-                return {"stopped": True}
         return {"code": self._ended.pop(pid)}
 
     def kill_all(self) -> None:
@@ -117,7 +120,7 @@ def main(prefix: str, count: str, turns: str) -> None:
             if "step" in orders:
                 answer = forker.start(orders)
             else:
-                answer = forker.wait(orders["pid"], orders["seconds"])
+                answer = forker.wait(orders["pid"], orders["seconds"], orders["for_stop"])
     finally:
         forker.kill_all()
 

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from emulators.common.emulator import Emulator
+from emulators.gcs.clients import bucket_of
+from emulators.gcs.emulator import GcsEmulator
+from emulators.s3.clients import client_of
+from emulators.s3.emulator import S3Emulator
 
 STATUS, LEASE, INFO = ".executor_status", ".executor_status.lock", ".executor_info"
 LOG, ARTIFACT = ".executor_log", ".artifact.json"
@@ -27,6 +31,8 @@ class Place(Protocol):
     def read(self, path: str) -> bytes | None: ...
 
     def write(self, path: str, data: bytes) -> None: ...
+
+    def delete(self, path: str) -> None: ...
 
     def names(self) -> list[str]:
         """All that is there, as paths."""
@@ -54,6 +60,9 @@ class Disk:
     def write(self, path: str, data: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(data)
+
+    def delete(self, path: str) -> None:
+        Path(path).unlink()
 
     def names(self) -> list[str]:
         return [str(path) for path in Path(self.prefix).rglob("*") if path.is_file()]
@@ -85,6 +94,14 @@ class Objects:
 
     def write(self, path: str, data: bytes) -> None:
         self.emulator.put(BUCKET, path.removeprefix(self._root), data)
+
+    def delete(self, path: str) -> None:
+        name = path.removeprefix(self._root)
+        if isinstance(self.emulator, GcsEmulator):
+            bucket_of(self.emulator, BUCKET).blob(name).delete()
+        else:
+            assert isinstance(self.emulator, S3Emulator)
+            client_of(self.emulator).delete_object(Bucket=BUCKET, Key=name)
 
     def names(self) -> list[str]:
         return [self._root + name for name in self.emulator.names(BUCKET)]

@@ -1,4 +1,4 @@
-"""A crowd that wants the same steps: contenders in an order drawn from a seed, with everything that goes wrong on the way.
+"""A crowd that wants the same steps: contenders in an order drawn from a seed, and everything that goes wrong.
 
 All contend for one step until it is done, and then for the next. Some die, seen or unseen; some sleep for lifetimes
 in the middle of a call; answers are lost, and requests arrive long after their senders gave up.
@@ -38,7 +38,7 @@ class Step:
 
     lease: tuple[bytes, Any] | None = None
     status: tuple[bytes, Any] | None = None
-    ledger: Ledger = Ledger()
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Crowd:
             due = self.turns.now + self.turns.chance.uniform(0.0, 2 * LIFETIME_SECONDS)
             self.late.append((due, session, request))
             return LOST
-        answer = self._perform(session, request)
+        self._perform(session, request)
         if loss == "refused" and not self.kind.is_fenced:
             return False if request[0] == "delete" else None
         return LOST
@@ -202,7 +202,9 @@ class Contender:
         for _ in range(self.chance.randrange(3)):
             self.crowd.turns.pause(self.number, LIFETIME_SECONDS / 3)
             patiently(lease.refresh)
-        match self.chance.choices(("SUCCESS", "FAILED", "stopped", "died unseen", "died seen"), (25, 25, 15, 20, 15))[0]:
+        match self.chance.choices(("SUCCESS", "FAILED", "stopped", "died unseen", "died seen"), (25, 25, 15, 20, 15))[
+            0
+        ]:
             case "died unseen":
                 return "died unseen"
             case "died seen":

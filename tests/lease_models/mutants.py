@@ -213,33 +213,39 @@ def _on(store: Callable[[Seat], LeaseStore], lease: type[Lease] = Lease) -> Make
     return lambda seat: lease(store(seat), seat.owner(), seat)
 
 
-def _fenced(store: type[FencedSeat]) -> MakeLease:
+def broken_files(store: type[FencedSeat]) -> MakeLease:
     return _on(lambda seat: store(seat))
 
 
-def _beside(store: type[LeaseBesideObjects]) -> MakeLease:
+def broken_objects(store: type[LeaseBesideObjects]) -> MakeLease:
     return _on(lambda seat: store(seat, LEASE))
 
 
-def _lease(lease: type[Lease]) -> MakeLease:
+def broken_lease(lease: type[Lease]) -> MakeLease:
     return _on(lambda seat: seat.lease_store(), lease)
 
 
 MUTANTS = {
-    "a commit that is not fenced": Mutant("without the lease", FENCED, _fenced(UnfencedCommit)),
-    "a release without a condition": Mutant("removed the lease of", FENCED, _fenced(UnconditionalDelete)),
-    "a creation over a lease": Mutant("took the lease of", FENCED, _fenced(CreationOverALease)),
-    "a commit that does not compare the status": Mutant("after its successor", NUMBERED, _beside(UncomparedCommit)),
-    "a commit that does not compare the lease": Mutant("after its successor", NUMBERED, _beside(CommitWithoutLease)),
-    "a commit that compares with the latest status": Mutant("after its successor", NUMBERED, _beside(LatestCompared)),
-    "staleness by the wall clock": Mutant(
-        "took the lease of", FENCED, _lease(StaleByTheWallClock), skews=(0.0, 600.0, -600.0)
+    "a commit that is not fenced": Mutant("without the lease", FENCED, broken_files(UnfencedCommit)),
+    "a release without a condition": Mutant("removed the lease of", FENCED, broken_files(UnconditionalDelete)),
+    "a creation over a lease": Mutant("took the lease of", FENCED, broken_files(CreationOverALease)),
+    "a commit that does not compare the status": Mutant(
+        "after its successor", NUMBERED, broken_objects(UncomparedCommit)
     ),
-    "staleness since the first look": Mutant("took the lease of", NUMBERED, _lease(StaleSinceTheFirstLook)),
-    "a refresh at any version": Mutant("took the lease of", NUMBERED, _lease(RefreshAtAnyVersion)),
-    "a refresh that nobody sees": Mutant("took the lease of", NUMBERED, _lease(RefreshWithoutChange)),
-    "a takeover at any version": Mutant("took the lease of", REPEATING, _lease(TakeoverAtAnyVersion)),
-    "a release at any version": Mutant("removed the lease of", REPEATING, _lease(ReleaseAtAnyVersion)),
+    "a commit that does not compare the lease": Mutant(
+        "after its successor", NUMBERED, broken_objects(CommitWithoutLease)
+    ),
+    "a commit that compares with the latest status": Mutant(
+        "after its successor", NUMBERED, broken_objects(LatestCompared)
+    ),
+    "staleness by the wall clock": Mutant(
+        "took the lease of", FENCED, broken_lease(StaleByTheWallClock), skews=(0.0, 600.0, -600.0)
+    ),
+    "staleness since the first look": Mutant("took the lease of", NUMBERED, broken_lease(StaleSinceTheFirstLook)),
+    "a refresh at any version": Mutant("took the lease of", NUMBERED, broken_lease(RefreshAtAnyVersion)),
+    "a refresh that nobody sees": Mutant("took the lease of", NUMBERED, broken_lease(RefreshWithoutChange)),
+    "a takeover at any version": Mutant("took the lease of", REPEATING, broken_lease(TakeoverAtAnyVersion)),
+    "a release at any version": Mutant("removed the lease of", REPEATING, broken_lease(ReleaseAtAnyVersion)),
     "a status read before the lease": Mutant("over the SUCCESS of", FENCED, program=status_read_before_the_lease),
     "RUNNING over anything": Mutant("wrote RUNNING last", NUMBERED, program=running_written_over_anything),
     "RUNNING without a token": Mutant("SUCCESS after its successor", REPEATING, program=running_without_a_token),

@@ -49,14 +49,15 @@ class Ledger(NamedTuple):
         return self._replace(holder=None)
 
     def status_written(self, who: Worker, data: bytes, *, is_fenced: bool, may_repeat: bool = False) -> Self:
-        """The status was written; `may_repeat` in runs that were told to do a done step again."""
+        """The status was written; `may_repeat`: a successor may do a done step again."""
         rank = len(self.succession) - 1 - self.succession[::-1].index(who) if who in self.succession else -1
         status = parse_status(data, "status")
         if rank < 0 or (is_fenced and self.holder != who):
             raise Violation(f"{who} wrote {status} without the lease, which {self.holder} has")
         if rank < self.last_rank:
             raise Violation(f"{who} wrote {status} after its successor {self.succession[self.last_rank]} had written")
-        if self.done_by is not None and (self.done_by != who or status is not Status.SUCCESS) and not may_repeat:
+        by_another = self.done_by != who
+        if self.done_by is not None and (not may_repeat if by_another else status is not Status.SUCCESS):
             raise Violation(f"{who} wrote {status} over the SUCCESS of {self.done_by}")
         if status is Status.SUCCESS and self.running != who:
             raise Violation(f"{who} wrote SUCCESS, but {self.running} wrote RUNNING last")

@@ -1,4 +1,4 @@
-"""Threads that run one at a time, each up to its next pause, in an order drawn from a seed; and the time they live in."""
+"""Threads that run one at a time, each up to its next pause, in an order drawn from a seed; and their time."""
 
 import random
 import threading

@@ -33,7 +33,7 @@ GB = 2**30
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has spent nothing, and a temporary directory of its own."""
-    for name in ("MARIN_MIRROR_BUDGET_GB", "MARIN_RULES_BUDGET_LEDGER", "MARIN_I_WILL_PAY_FOR_ALL_FEES"):
+    for name in ("MARIN_MIRROR_BUDGET_GB", "MARIN_BUDGET_LEDGER", "MARIN_I_WILL_PAY_FOR_ALL_FEES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(budget, "_of_this_process", Ledger())
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -204,17 +204,17 @@ def test_a_step_has_a_limit_and_leaves_no_file(tmp_path: Path) -> None:
         with mirror_budget(5):
             spend(5)
         assert remaining() == GB // 2
-    assert "MARIN_RULES_BUDGET_LEDGER" not in os.environ
+    assert "MARIN_BUDGET_LEDGER" not in os.environ
     assert glob.glob(str(tmp_path / "*")) == []
     assert remaining() == 10 * GB
 
 
 def test_steps_inside_each_other_are_apart() -> None:
     with step_ledger(2):
-        outer = os.environ["MARIN_RULES_BUDGET_LEDGER"]
+        outer = os.environ["MARIN_BUDGET_LEDGER"]
         with step_ledger(1):
             spend(1)
-        assert os.environ["MARIN_RULES_BUDGET_LEDGER"] == outer
+        assert os.environ["MARIN_BUDGET_LEDGER"] == outer
         assert remaining() == 2 * GB
 
 
@@ -241,7 +241,7 @@ def test_a_ledger_whose_number_another_file_has_is_left_alone(tmp_path: Path) ->
     """Whoever still knows the ledger of a step that is over must not write into what was opened after it."""
     with step_ledger(2):
         spend(1)
-        path = os.environ["MARIN_RULES_BUDGET_LEDGER"]
+        path = os.environ["MARIN_BUDGET_LEDGER"]
         number = int(path.rpartition("/")[2])
         kept = os.dup(number)
         with open(tmp_path / "data", "w+b") as other:
@@ -258,7 +258,7 @@ def test_a_ledger_whose_number_another_file_has_is_left_alone(tmp_path: Path) ->
 
 
 def test_a_ledger_of_another_machine_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MARIN_RULES_BUDGET_LEDGER", "/nowhere/ledger")
+    monkeypatch.setenv("MARIN_BUDGET_LEDGER", "/nowhere/ledger")
     spend(9)
     assert refused(2)
 

@@ -30,7 +30,7 @@ def guarded(gcs_here: GcsEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for bucket, location in (("near", "us-central1"), ("wide", "US"), ("far", "europe-west4")):
         gcs_here.create_bucket(bucket, location)
         gcs_here.put(bucket, "data", DATA)
-    for name in ("MARIN_CLUSTER", "MARIN_MIRROR_BUDGET_GB", "MARIN_RULES_BUDGET_LEDGER", "GCE_METADATA_HOST"):
+    for name in ("MARIN_CLUSTER", "MARIN_MIRROR_BUDGET_GB", "MARIN_BUDGET_LEDGER", "GCE_METADATA_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MARIN_PREFIX", "gs://bucket/steps")
     monkeypatch.setattr(budget, "_of_this_process", Ledger())

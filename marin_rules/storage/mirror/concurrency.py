@@ -1,13 +1,29 @@
 """Several blocking calls at once, each in a thread that knows the caller's budget.
 
-The threads end with the call: none is there to be lost in a fork.
+The threads end with the call: none is there to be lost in a fork. When one fails, or the caller is interrupted, the
+others are asked to stop; those that take long should look at `stop_if_asked` now and then.
 """
 
 from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextvars import ContextVar
+from threading import Event
+
+_stops: ContextVar[tuple[Event, ...]] = ContextVar("marin_rules_mirror_stops", default=())
+"""Set when one of the calls around this one has failed."""
+
+
+class AskedToStopError(Exception):
+    """Another call failed, whose error is the one that is told."""
+
+
+def stop_if_asked() -> None:
+    """Raise if whoever waits for this call does not want its result any more."""
+    if any(stop.is_set() for stop in _stops.get()):
+        raise AskedToStopError("another copy of the same request failed")
 
 
 def each[Item, Result](items: Iterable[Item], do: Callable[[Item], Result], *, at_once: int) -> list[Result]:
@@ -15,12 +31,21 @@ def each[Item, Result](items: Iterable[Item], do: Callable[[Item], Result], *, a
     todo = list(items)
     if len(todo) < 2:
         return [do(item) for item in todo]
+    stop = Event()
+
+    def do_one(item: Item) -> Result:
+        _stops.set((*_stops.get(), stop))
+        return do(item)
+
     with ThreadPoolExecutor(min(len(todo), at_once), thread_name_prefix="mirror") as pool:
         # A copy of the context each: a context can be entered by one thread at a time.
-        futures = [pool.submit(contextvars.copy_context().run, do, item) for item in todo]
+        futures = [pool.submit(contextvars.copy_context().run, do_one, item) for item in todo]
         try:
-            return [future.result() for future in futures]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
         except BaseException:
-            for future in futures:
-                future.cancel()
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return [future.result() for future in futures]

@@ -14,7 +14,7 @@ from marin_rules.storage.budget import Receipt, charge
 from marin_rules.storage.explain import explained_store_errors
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import LeaseLostError
-from marin_rules.storage.mirror.concurrency import each
+from marin_rules.storage.mirror.concurrency import each, stop_if_asked
 from marin_rules.storage.mirror.paths import SCHEME
 from marin_rules.storage.mirror.places import Place, home, is_free
 from marin_rules.storage.mirror.progress import Progress
@@ -123,12 +123,16 @@ class _Moved:
 
 
 class _Watch:
-    """Stops a copy whose lease is lost, and counts."""
+    """Stops a copy whose lease is lost, or that nobody waits for any more, and counts."""
 
     def __init__(self, heartbeat: Heartbeat, progress: Progress, moved: _Moved) -> None:
-        self.check = heartbeat.check
+        self._heartbeat = heartbeat
         self.advance = progress.advance
         self._moved = moved
+
+    def check(self) -> None:
+        self._heartbeat.check()
+        stop_if_asked()
 
     def finish(self, found: Found) -> None:
         self._moved.add(found.size)

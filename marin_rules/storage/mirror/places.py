@@ -21,6 +21,11 @@ from marin_rules.storage.prefix import marin_prefix, region_of_this_machine
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import split_url
 
+_kept: dict[int, Any] = {}
+"""All clients ever used. In a forked process fsspec forgets those of the parent; if they were then collected, they would
+close their connections, and take them out of the event loop that parent and child still share: the parent would wait
+for answers in vain."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -58,7 +63,9 @@ class Place:
         if not self.scheme:
             return LocalFileSystem(auto_mkdir=True)
         try:
-            return url_to_fs(self.root, use_listings_cache=False)[0]
+            filesystem = url_to_fs(self.root, use_listings_cache=False)[0]
+            _kept[id(filesystem)] = filesystem
+            return filesystem
         except (ImportError, ValueError) as error:
             raise missing_client(self.root, error) from error
 
@@ -91,21 +98,26 @@ def home() -> Place:
 
 def sources() -> list[Place]:
     """The other regions' buckets, the nearest first."""
+    here = home()
+    return sorted(_sources_of(here), key=lambda place: _distance(place.region(), here.region()))
+
+
+def all_roots() -> list[str]:
+    """What a whole path can begin with, for its mirrored path to be known. Asks nobody."""
+    here = home()
+    return [here.root, *(place.root for place in _sources_of(here))]
+
+
+def _sources_of(here: Place) -> list[Place]:
     cluster = current_cluster()
     if cluster is None:
         return []
-    here = home()
     places: dict[str, Place] = {}
     for region, bucket in cluster.region_buckets.items():
         root = f"{cluster.scheme}://{bucket}"
         if root != here.root:
             places.setdefault(root, Place(root, cluster.location_of(bucket) or region))
-    return sorted(places.values(), key=lambda place: _distance(place.region(), here.region()))
-
-
-def all_roots() -> list[str]:
-    """What a whole path can begin with, for its mirrored path to be known."""
-    return [home().root, *(place.root for place in sources())]
+    return list(places.values())
 
 
 def is_free(source: Place, target: Place) -> bool:

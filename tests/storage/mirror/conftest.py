@@ -27,7 +27,7 @@ REGIONS = {
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of the machine's own settings, and a budget and registry of one's own."""
-    for name in ("MARIN_MIRROR_BUDGET_GB", "MARIN_RULES_BUDGET_LEDGER", "GCE_METADATA_HOST"):
+    for name in ("MARIN_MIRROR_BUDGET_GB", "MARIN_BUDGET_LEDGER", "GCE_METADATA_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(budget, "_of_this_process", Ledger())
     monkeypatch.setattr(metadata, "_PRODUCT_NAME", str(tmp_path / "absent"))

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+import fsspec
 import pytest
 
+from emulators.metadata_server import MetadataServer
 from marin_rules.storage.budget import BudgetError, mirror_budget, remaining
+from marin_rules.storage.guard import install_guard
 from storage.mirror.world import GB, World, spent
 
 SIZE = 3_000_000
@@ -70,3 +73,18 @@ def test_inside_a_region_nothing_is_charged(
     with mirror_budget(0):
         assert google.fs.cat_file("x") == DATA
     assert google.at_home() == ["users/me/x", "x"]
+
+
+def test_with_the_guard_a_copy_is_charged_once(
+    make_world: Callable[[str, str], World], metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world("gs", "file")
+    for name, value in metadata_server.environment.items():
+        monkeypatch.setenv(name, value)
+    install_guard()
+    world.store.put("far", "x", DATA)
+    assert world.fs.cat_file("x") == DATA
+    assert spent() == SIZE
+    # The guard is on: the same without the mirror is charged, too.
+    assert fsspec.filesystem("gs").cat_file("gs://far/x") == DATA
+    assert spent() == 2 * SIZE

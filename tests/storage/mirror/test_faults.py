@@ -145,3 +145,19 @@ def test_what_a_killed_copy_left_is_removed_by_the_next(make_world: MakeWorld) -
     assert world.fs.find("documents") == ["documents/x"]
     assert world.fs.cat_file("documents/x") == DATA
     assert world.at_home() == ["documents/x"]
+
+
+def test_one_failure_stops_the_copies_of_other_directories(google: World) -> None:
+    for directory in "abc":
+        google.store.put("far", f"tree/{directory}/x", DATA)
+    google.store.put("far", "tree/d/x", b"1")
+    google.store.inject(418, path="far/tree/d|/far/o/tree%2Fd")
+    # The others have not got far by then.
+    google.store.inject("latency", path="far/tree/[abc]|/far/o/tree%2F[abc]", seconds=0.3)
+    with pytest.raises(StorageError, match="tree/d/x"):
+        google.fs.prefetch("tree")
+    kept = [name for name in google.at_home() if name.startswith("tree")]
+    assert all(google.content(name) == DATA for name in kept)
+    assert spent() == len(DATA) * len(kept)
+    if "://" in google.prefix:
+        assert kept == []

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import requests
+from botocore.httpsession import URLLib3Session
 from gcsfs import GCSFileSystem
 from s3fs import S3FileSystem
 
@@ -39,6 +40,7 @@ class Killer:
         for name in LOCAL_CALLS:
             setattr(os, name, self._around(getattr(os, name)))
         requests.Session.send = self._around(requests.Session.send)
+        URLLib3Session.send = self._around(URLLib3Session.send)
         GCSFileSystem._request = self._around_coroutine(GCSFileSystem._request)
         S3FileSystem._call_s3 = self._around_coroutine(S3FileSystem._call_s3)
 

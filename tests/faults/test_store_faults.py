@@ -1,0 +1,78 @@
+"""A fifth of all calls to the store goes wrong during a whole run: right or loud, never wrong.
+
+Answers 404, 412, 429, 500 and 503, cut connections, lost answers and cut downloads befall control files and data alike;
+in the long run some calls also hang. A run that says success is right to the byte; one that fails is followed by a run
+without faults that finishes; no step is ever committed twice, or with wrong bytes.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.dags import EXPERIMENT, Dag
+from faults.places import Objects
+
+KINDS = ("404", "412", "429", "500", "503", "cut", "lost", "cut_body")
+SHARE = 0.2
+
+
+def inject(place: Objects, seed: int, hangs: int) -> None:
+    """A rule for each kind of fault; together they hit a fifth of the calls."""
+    if hangs:
+        # Only the project's own calls, whose clients give up after seconds: fsspec's wait for minutes.
+        place.emulator.inject("hang", methods=["POST", "PUT"], path="executor_", probability=0.05, times=hangs)
+    each = 1 - (1 - SHARE) ** (1 / len(KINDS))
+    for number, kind in enumerate(KINDS):
+        place.emulator.inject(kind, probability=each, seed=seed * 100 + number)
+
+
+def run_under_faults(
+    place: Objects, dag: Dag, snakemake: Callable[..., Any], *, seed: int, runs: int, hangs: int, timeout: float
+) -> str:
+    """Runs with faults, and if none of them succeeds, one without. Says what became of them."""
+    options = {"experiment": EXPERIMENT, "prefix": place.prefix, "env": dag.environment, "timeout": timeout}
+    story = []
+    for attempt in range(runs):
+        place.emulator.forget_calls()
+        inject(place, seed + attempt, hangs)
+        result = snakemake("-j", "4", "--keep-going", **options)
+        place.emulator.clear_faults()
+        calls = place.emulator.calls()
+        hit = sum(call.fault is not None for call in calls)
+        done = dag.assert_nothing_wrong_counts()
+        story.append(f"exit code {result.code}, {hit} of {len(calls)} calls hit, {done} steps done")
+        assert hit > 0.12 * len(calls), story
+        if result.code == 0:
+            dag.assert_finished()
+            return "; ".join(story)
+        assert any(word in result.output for word in ("error", "FAILED", "cannot", "failed")), result.output
+    result = snakemake("-j", "4", **options)
+    assert result.code == 0, result.output
+    dag.assert_finished()
+    return "; ".join([*story, "then finished without faults"])
+
+
+@pytest.mark.parametrize("kind", ["gcs", "s3"])
+def test_a_few_steps(
+    kind: str, tmp_path: Path, make_place: Callable[[str], Objects], snakemake: Callable[..., Any]
+) -> None:
+    place = make_place(kind)
+    run_under_faults(place, Dag(tmp_path, place, count=5, seed=1), snakemake, seed=1, runs=1, hangs=0, timeout=90)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", ["gcs", "s3"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fifty_steps(
+    kind: str,
+    seed: int,
+    tmp_path: Path,
+    make_place: Callable[[str], Objects],
+    snakemake: Callable[..., Any],
+    tell: Callable[[str], None],
+) -> None:
+    place = make_place(kind)
+    dag = Dag(tmp_path, place, count=50, seed=seed)
+    tell(f"{kind}: " + run_under_faults(place, dag, snakemake, seed=seed, runs=3, hangs=4, timeout=600))

@@ -1,0 +1,86 @@
+"""A worker in a process of its own, which is stopped by a signal at the worst moment.
+
+    python -m lease_models.stopped_worker OUTPUT_PATH between|inside
+
+Takes the lease, writes RUNNING, keeps its heart beating and says `running`. At the next line of its input it commits
+SUCCESS, gives the lease back, and says how that went. `inside`: just before the commit reaches the store, after
+everything that is checked beforehand, it stops itself (SIGSTOP).
+"""
+
+import fcntl
+import os
+import signal
+import sys
+from typing import Any
+
+from marin_rules.execution.status import Status, status_bytes, status_path
+from marin_rules.execution.step_lease import open_lease
+from marin_rules.storage.files import is_url
+from marin_rules.storage.leases.heartbeat import Heartbeat
+from marin_rules.storage.leases.lease import Lease, LeaseLostError
+from marin_rules.storage.leases.owner import Owner
+
+
+def main(output_path: str, moment: str) -> None:
+    lease = open_lease(output_path, Owner.current())
+    assert lease.try_acquire() is None
+    status = status_path(output_path)
+    assert lease.read(status) is None
+    lease.commit(status, status_bytes(Status.RUNNING, output_path))
+    heartbeat = Heartbeat(lease, wake=lambda: None, say=lambda text: None)
+    heartbeat.start()
+    say("running")
+    sys.stdin.readline()
+    if moment == "inside":
+        stop_before_the_store(lease, status)
+    try:
+        lease.overwrite(status, status_bytes(Status.SUCCESS, output_path))
+        say("committed")
+    except LeaseLostError as lost:
+        say(f"lost: {lost}")
+    heartbeat.stop()
+    lease.release()
+    say("released")
+
+
+def stop_before_the_store(lease: Lease, status: str) -> None:
+    """Let the process stop itself at the last moment before a commit changes anything."""
+    if not is_url(status):
+        real_lock = fcntl.flock
+
+        def lock(descriptor: int, operation: int) -> None:
+            # The heartbeat locks, too, but from another thread while no commit is under way.
+            if operation == fcntl.LOCK_EX and lease_is_committing():
+                stop()
+            real_lock(descriptor, operation)
+
+        def lease_is_committing() -> bool:
+            frame: Any = sys._getframe()
+            while frame is not None and frame.f_code.co_name != "commit":
+                frame = frame.f_back
+            return frame is not None
+
+        fcntl.flock = lock
+        return
+    objects = lease._store._objects  # type: ignore[attr-defined]
+    real_write = objects.write
+
+    def write(url: str, data: bytes, expected: str | None) -> str | None:
+        if url == status:
+            stop()
+        return real_write(url, data, expected)
+
+    objects.write = write
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
