@@ -20,6 +20,7 @@ from benchmarks.dry_run_finished import dry_run_finished
 from benchmarks.dry_run_store import dry_run_store
 from benchmarks.import_time import import_time
 from benchmarks.measure import BenchmarkError
+from benchmarks.mirror_copy import mirror_copy
 from benchmarks.plan import plan
 from benchmarks.run_noop import run_noop
 from benchmarks.table import Row, render, write
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "dry_run_cold": dry_run_cold,
     "run_noop": run_noop,
     "dry_run_store": dry_run_store,
+    "mirror_copy": mirror_copy,
 }
 """Each takes a folder of its own and a number by which to divide its sizes."""
 

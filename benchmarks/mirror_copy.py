@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmarks import ROOT
+from benchmarks.emulator import google_storage
 from benchmarks.measure import BenchmarkError, Usage, least
 from benchmarks.table import Row
-
-if TYPE_CHECKING:
-    from emulators.gcs.emulator import GcsEmulator
 
 _ROUNDS = 7
 _OBJECT = bytes(1000)
@@ -27,9 +23,9 @@ def mirror_copy(folder: Path, shrink: int) -> Iterator[Row]:
     with _google(folder) as emulator:
         import fsspec
 
-        from marin_rules.storage.mirror import install
+        from marin_rules.storage.mirror.install import install_mirror
 
-        install()
+        install_mirror()
         for number in range(size):
             emulator.put("far", f"tree/{number:05}", _OBJECT)
         mirror = fsspec.filesystem("mirror")
@@ -61,25 +57,20 @@ def mirror_copy(folder: Path, shrink: int) -> Iterator[Row]:
 
 
 @contextlib.contextmanager
-def _google(folder: Path) -> Iterator[GcsEmulator]:
+def _google(folder: Path) -> Iterator[Any]:
     """An emulated Google Cloud Storage, and an environment in which this process mirrors from one bucket to another."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from emulators.gcs.emulator import GcsEmulator
-
     clusters = folder / "config" / "clusters"
     clusters.mkdir(parents=True)
     (clusters / "two.yaml").write_text(_CLUSTER)
     environment, directory = dict(os.environ), Path.cwd()
-    emulator = GcsEmulator()
-    try:
-        os.chdir(folder)
-        os.environ.update(emulator.environment, MARIN_CLUSTER="two", MARIN_PREFIX="gs://home")
-        for bucket, region in (("home", "us-central1"), ("far", "europe-west4"), ("peer", "us-central1")):
-            emulator.create_bucket(bucket, region)
-        yield emulator
-    finally:
-        emulator.close()
-        os.chdir(directory)
-        os.environ.clear()
-        os.environ.update(environment)
-        sys.path.remove(str(ROOT / "tests"))
+    with google_storage() as emulator:
+        try:
+            os.chdir(folder)
+            os.environ.update(emulator.environment, MARIN_CLUSTER="two", MARIN_PREFIX="gs://home")
+            for bucket, region in (("home", "us-central1"), ("far", "europe-west4"), ("peer", "us-central1")):
+                emulator.create_bucket(bucket, region)
+            yield emulator
+        finally:
+            os.chdir(directory)
+            os.environ.clear()
+            os.environ.update(environment)

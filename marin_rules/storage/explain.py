@@ -90,7 +90,7 @@ def explain(error: BaseException, action: str, url: str) -> StorageError | None:
     if code == 401 or not names.isdisjoint(_CREDENTIAL_NAMES):
         advice = _CREDENTIALS.get(scheme, "Give the store's client its credentials.")
         return StorageError(errno.EACCES, f"cannot {action} {url}: no valid credentials ({text}). {advice}", url)
-    if code == 403 or not names.isdisjoint(_DENIED_NAMES):
+    if code == 403 or not names.isdisjoint(_DENIED_NAMES) or text.startswith("Forbidden"):  # so says gcsfs
         return StorageError(
             errno.EACCES,
             f"cannot {action} {url}: permission denied ({text}). Ask for read and write access to the bucket {bucket},"

@@ -1,17 +1,8 @@
 """`mirror://path`: data that may live in another region's bucket, copied once into the prefix when first read.
 
-`filesystem` is what fsspec opens. `search` finds data in all places, `copies` brings them here: under a lease
-(`rights`), charged before the first byte, moved by `rewrites` or `streams`. Nothing below the prefix ever shows a part
-of a copy.
+`install` makes it known, `filesystem` is what fsspec opens. `search` finds data in all places, `copies` brings them
+here: under a lease (`rights`), charged before the first byte, moved by `rewrites` or `streams`. Nothing below the
+prefix ever shows a part of a copy.
 
 This package imports nothing by itself: a step that mirrors nothing pays nothing.
 """
-
-from __future__ import annotations
-
-
-def install() -> None:
-    """Make `mirror://` known to fsspec in this process, by name: the filesystem is imported when it is first used."""
-    from fsspec.registry import register_implementation
-
-    register_implementation("mirror", "marin_rules.storage.mirror.filesystem.MirrorFileSystem", clobber=True)

@@ -22,7 +22,7 @@ from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import split_url
 
 _kept: dict[int, Any] = {}
-"""All clients ever used. In a forked process fsspec forgets those of the parent; if they were then collected, they would
+"""All clients ever used. In a forked process fsspec forgets those of the parent; if they were collected, they would
 close their connections, and take them out of the event loop that parent and child still share: the parent would wait
 for answers in vain."""
 

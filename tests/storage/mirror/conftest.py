@@ -14,8 +14,8 @@ from fsspec.registry import _registry, known_implementations
 from emulators.common.emulator import Emulator
 from marin_rules.storage import budget, metadata, regions
 from marin_rules.storage.budget import Ledger
-from marin_rules.storage.mirror import install
 from marin_rules.storage.mirror.filesystem import MirrorFileSystem
+from marin_rules.storage.mirror.install import install_mirror
 from storage.mirror.world import World
 
 REGIONS = {
@@ -33,7 +33,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(metadata, "_PRODUCT_NAME", str(tmp_path / "absent"))
     monkeypatch.setattr(regions, "_locations", {})
     registries = [(registry, dict(registry)) for registry in (_registry, known_implementations)]
-    install()
+    install_mirror()
     yield
     MirrorFileSystem.clear_instance_cache()
     for registry, before in registries:

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import fsspec
 import pytest
 
-from emulators.metadata_server import MetadataServer
+from marin_rules.storage import regions
 from marin_rules.storage.budget import BudgetError, mirror_budget, remaining
 from marin_rules.storage.guard import install_guard
+from marin_rules.storage.mirror import places
 from storage.mirror.world import GB, World, spent
 
 SIZE = 3_000_000
@@ -76,11 +77,11 @@ def test_inside_a_region_nothing_is_charged(
 
 
 def test_with_the_guard_a_copy_is_charged_once(
-    make_world: Callable[[str, str], World], metadata_server: MetadataServer, monkeypatch: pytest.MonkeyPatch
+    make_world: Callable[[str, str], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world("gs", "file")
-    for name, value in metadata_server.environment.items():
-        monkeypatch.setenv(name, value)
+    for module in (places, regions):
+        monkeypatch.setattr(module, "region_of_this_machine", lambda cluster: "us-central1")
     install_guard()
     world.store.put("far", "x", DATA)
     assert world.fs.cat_file("x") == DATA

@@ -34,10 +34,10 @@ def test_it_is_copied_once_and_never_again(world: World) -> None:
     assert spent() == len(DATA)
 
 
-def test_what_is_here_is_read_here_whatever_others_have(world: World) -> None:
-    world.fs.pipe_file("documents/x.bin", b"ours")
-    world.store.put("far", "documents/x.bin", DATA)
-    assert world.fs.cat_file("mirror://documents/x.bin") == b"ours"
+def test_what_is_here_is_read_here_whatever_others_have(google: World) -> None:
+    google.fs.pipe_file("documents/x.bin", b"ours")
+    google.store.put("far", "documents/x.bin", DATA)
+    assert google.fs.cat_file("mirror://documents/x.bin") == b"ours"
     assert spent() == 0
 
 
@@ -49,11 +49,11 @@ def test_the_nearest_source_is_taken(make_world: Callable[[str, str], World]) ->
 
 
 @pytest.mark.parametrize("size", [0, 1, 3 * 2**20 + 17])
-def test_sizes(world: World, size: int) -> None:
+def test_sizes(google: World, size: int) -> None:
     data = os.urandom(size)
-    world.store.put("near", "x", data)
-    assert world.fs.cat_file("x") == data
-    assert world.content("x") == data
+    google.store.put("near", "x", data)
+    assert google.fs.cat_file("x") == data
+    assert google.content("x") == data
     assert spent() == size
 
 
@@ -100,12 +100,12 @@ def test_prefetch_says_where_the_files_are(google: World) -> None:
         google.fs.prefetch("nothing")
 
 
-def test_a_path_that_is_nowhere_names_the_places(world: World) -> None:
+def test_a_path_that_is_nowhere_names_the_places(google: World) -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        world.fs.cat_file("documents/absent")
+        google.fs.cat_file("documents/absent")
     message = str(caught.value)
-    assert all(place in message for place in (world.prefix, "far", "near", "mirror://documents/absent"))
-    assert world.at_home() == []
+    assert all(place in message for place in (google.prefix, "far", "near", "mirror://documents/absent"))
+    assert google.at_home() == []
 
 
 @pytest.mark.parametrize("path", ["mirror://../x", "mirror:///etc/passwd", "mirror://a/../../x", "mirror://", "a/.."])
@@ -147,6 +147,7 @@ def test_threads_share_one_copy(google: World) -> None:
     assert spent() == len(DATA)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_reads_with_the_filesystem_of_its_parent(google: World) -> None:
     google.store.put("far", "x", b"before")
     google.store.put("far", "y", DATA)
