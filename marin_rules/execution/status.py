@@ -82,13 +82,15 @@ def read_statuses(output_paths: Sequence[str]) -> dict[str, Status | CorruptStat
     }
 
 
-def status_bytes(status: Status, output_path: str) -> bytes:
+def status_bytes(status: Status, output_path: str, *, again: bool = False) -> bytes:
     """What to write into a status file.
 
     On stores whose versions are hashes of the content, two workers' RUNNING would look the same, and the one could
-    pass for the other. There each status but SUCCESS is an event of Marin's older form with a token of its own.
+    pass for the other. There each status is an event of Marin's older form with a token of its own; but not the
+    SUCCESS of a step that was not done before, for there is no other. `again` says that there was.
     """
-    if status is Status.SUCCESS or not is_url(output_path) or not _versions_repeat(output_path):
+    is_only_one = status is Status.SUCCESS and not again
+    if is_only_one or not is_url(output_path) or not _versions_repeat(output_path):
         return status.encode()
     return json.dumps({"status": status, "token": secrets.token_hex(8)}).encode()
 

@@ -330,7 +330,8 @@ class Worker:
         self._commit_info(info)
         log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
         self._show_progress(log)
-        self._overwrite(status_path(self.step.output_path), status_bytes(status, self.step.output_path))
+        word = status_bytes(status, self.step.output_path, again=self.forced)
+        self._overwrite(status_path(self.step.output_path), word)
         if status is Status.SUCCESS:
             return EXIT_DONE
         self._say(f"{status}: {outcome.error}; log: {log.path}")

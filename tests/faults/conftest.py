@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from engine.conftest import (  # noqa: F401
     environment,
     experiment,
@@ -14,7 +15,6 @@ from engine.conftest import (  # noqa: F401
     start_snakemake,
     wait_until,
 )
-
 from faults.nursery import Nursery
 from faults.places import Disk, Objects, Place
 
@@ -38,7 +38,9 @@ def make_nursery(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callab
 
     def make(place: Place, count: int, *, lifetime: float | None = None, **options: Any) -> Nursery:
         lifetimes = {} if lifetime is None else {"MARIN_LEASE_LIFETIME_SECONDS": str(lifetime)}
-        made.append(Nursery(tmp_path, place.prefix, count, {**environment, **place.environment, **lifetimes}, **options))
+        made.append(
+            Nursery(tmp_path, place.prefix, count, {**environment, **place.environment, **lifetimes}, **options)
+        )
         return made[-1]
 
     yield make

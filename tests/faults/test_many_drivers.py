@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,18 @@ def play(drivers: Drivers, chance: random.Random, *, kills: int, every: float, t
 
 
 @pytest.fixture
-def start_driver(tmp_path: Path, start_snakemake: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+def start_driver(tmp_path: Path, start_snakemake: Callable[..., Any]) -> Callable[..., Any]:
     def start(number: int, dag: Dag) -> Any:
         folder = tmp_path / f"driver-{number}"
         folder.mkdir(exist_ok=True)
         environment = {**dag.environment, "MARIN_LEASE_LIFETIME_SECONDS": LIFETIME}
-        return start_snakemake(
-            "-j", "2", experiment=EXPERIMENT, prefix=dag.place.prefix, cwd=folder, env=environment
-        )
+        return start_snakemake("-j", "2", experiment=EXPERIMENT, prefix=dag.place.prefix, cwd=folder, env=environment)
 
-    yield start
+    return start
 
 
-def test_two_drivers(
-    tmp_path: Path, make_place: Callable[[str], Objects], start_driver: Callable[..., Any]
-) -> None:
-    dag = Dag(tmp_path, make_place("gcs"), count=8, seed=3)
+def test_two_drivers(tmp_path: Path, make_place: Callable[[str], Objects], start_driver: Callable[..., Any]) -> None:
+    dag = Dag(tmp_path, make_place("gcs"), count=6, seed=3)
     drivers = Drivers(lambda number: start_driver(number, dag), count=2)
     play(drivers, random.Random(3), kills=2, every=0.3, timeout=120)
     assert drivers.kills >= 1

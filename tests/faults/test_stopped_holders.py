@@ -6,7 +6,7 @@ The late one is refused (exit code 75) and leaves no trace: no status, info, log
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,12 @@ from faults.nursery import Nursery, Worker, send, with_step
 from faults.places import ARTIFACT, INFO, LEASE, LOG, STATUS, Place
 from faults.verdicts import assert_finished
 
-LIFETIME = 1.0
+LIFETIME = 1.5
 LIFETIMES_STOPPED = 3
 REFUSED = 75
-AT_ONCE = 8
-MOST_BOUNDARIES = 60
+AT_ONCE = 6
+STARTS = 5
+MOST_BOUNDARIES = 120
 
 KINDS = [
     pytest.param("local", marks=pytest.mark.faults),
@@ -49,8 +50,8 @@ def test_a_stopped_holder_is_refused(
     send(processes, signal.SIGSTOP)
     stopped = time.monotonic()
 
-    code, successor = nursery.run("blob/0")
-    assert code == 0, successor.output
+    successor = nursery.start("blob/0")
+    finish(nursery, successor)
     assert "waiting: held by" in successor.output
     wait_until(lambda: time.monotonic() > stopped + LIFETIMES_STOPPED * LIFETIME, "three lifetimes")
     state = place.state(folder)
@@ -81,42 +82,50 @@ def test_stopped_at_every_boundary(
     assert len(boundaries) < MOST_BOUNDARIES
     codes: list[int] = []
     for first in range(1, len(boundaries) + 1, AT_ONCE):
-        batch = [number for number in boundaries if first <= number < first + AT_ONCE]
-        codes += stop_and_continue(place, nursery, [f"blob/{number}" for number in batch], batch, wait_until)
+        batch = {f"blob/{number}": number for number in boundaries if first <= number < first + AT_ONCE}
+        codes += stop_and_continue(place, nursery, batch, wait_until)
     assert set(codes) == {0, REFUSED}, codes
     tell(f"{kind}: {len(codes)} workers stopped, each at another boundary; {codes.count(REFUSED)} of them refused")
     assert codes.count(REFUSED) > len(codes) / 3
 
 
 def stop_and_continue(
-    place: Place, nursery: Nursery, steps: list[str], fatal: list[int], wait_until: Callable[..., object]
+    place: Place, nursery: Nursery, steps: Mapping[str, int], wait_until: Callable[..., object]
 ) -> list[int]:
-    """Stop a worker of each step at its boundary until a successor has ended; returns their exit codes."""
-    late = [
-        nursery.start(step, fatal=number, strike=signal.SIGSTOP) for step, number in zip(steps, fatal, strict=True)
-    ]
-    for worker in late:
-        nursery.wait_for_stop(worker)
+    """Stop a worker of each step at a boundary until a successor has ended; returns the exit codes of the stopped."""
+    late = [nursery.start(step, fatal=number, strike=signal.SIGSTOP) for step, number in steps.items()]
+    # One that had no heartbeat to do has fewer boundaries than another.
+    late = [worker for worker in late if nursery.stops(worker)]
     stopped = time.monotonic()
-    successors = [nursery.start(step) for step in steps]
-    locked = [holds_the_lock(worker, number) for worker, number in zip(late, fatal, strict=True)]
+    successors = [nursery.start(worker.step) for worker in late]
+    locked = [holds_the_lock(worker, steps[worker.step]) for worker in late]
     for worker, is_locked in zip(successors, locked, strict=True):
         if not is_locked:
-            assert nursery.wait(worker) == 0, worker.output
+            finish(nursery, worker)
     wait_until(lambda: time.monotonic() > stopped + LIFETIMES_STOPPED * LIFETIME, "three lifetimes")
-    states = [own_files(place, nursery.folder_of(step)) for step in steps]
+    states = [own_files(place, nursery.folder_of(worker.step)) for worker in late]
     for worker in late:
         send(with_step(worker), signal.SIGCONT)
     codes = [nursery.wait(worker) for worker in late]
-    for step, one, other, is_locked, state in zip(steps, late, successors, locked, states, strict=True):
+    for one, other, is_locked, state in zip(late, successors, locked, states, strict=True):
         told = f"{one.boundaries}\n{one.output}\n--- successor:\n{other.output}"
         if is_locked:
             assert nursery.wait(other) in (0, REFUSED), told
-            assert nursery.run(step)[0] == 0
+            finish(nursery, nursery.start(one.step))
         else:
-            assert own_files(place, nursery.folder_of(step)) == state, told
-        assert_finished(place, nursery, step)
+            assert own_files(place, nursery.folder_of(one.step)) == state, told
+        assert_finished(place, nursery, one.step)
     return codes
+
+
+def finish(nursery: Nursery, worker: Worker) -> None:
+    """Wait for a successor. On a busy machine it may be too slow for so short a lifetime: then it is started again."""
+    code = nursery.wait(worker)
+    for _ in range(STARTS):
+        if code != REFUSED:
+            break
+        code, worker = nursery.run(worker.step)
+    assert code == 0, worker.output
 
 
 def holds_the_lock(worker: Worker, number: int) -> bool:

@@ -31,7 +31,8 @@ def _run(seat: Seat, make_lease: MakeLease, *, is_forced: bool) -> str:
         if not _acquire(seat, lease, is_forced):
             return "not run"
         lease.refresh()
-        patiently(lambda: lease.overwrite(STATUS, _bytes(seat, Status.SUCCESS)))
+        done = _bytes(seat, Status.SUCCESS, again=is_forced)
+        patiently(lambda: lease.overwrite(STATUS, done))
         return "done"
     except LeaseLostError:
         return "lost"
@@ -74,5 +75,5 @@ def patiently[Result](action: Callable[[], Result]) -> Result:
     return action()
 
 
-def _bytes(seat: Seat, status: Status) -> bytes:
-    return status_bytes(status, "step" if seat.kind.is_fenced else "model://bucket/step")
+def _bytes(seat: Seat, status: Status, *, again: bool = False) -> bytes:
+    return status_bytes(status, "step" if seat.kind.is_fenced else "model://bucket/step", again=again)

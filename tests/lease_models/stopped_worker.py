@@ -11,7 +11,7 @@ import fcntl
 import os
 import signal
 import sys
-from typing import Any
+import threading
 
 from marin_rules.execution.status import Status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
@@ -44,37 +44,34 @@ def main(output_path: str, moment: str) -> None:
 
 
 def stop_before_the_store(lease: Lease, status: str) -> None:
-    """Let the process stop itself at the last moment before a commit changes anything."""
-    if not is_url(status):
-        real_lock = fcntl.flock
+    """Let the process stop itself, once, at the last moment before a commit changes anything."""
+    is_due = [True]
 
-        def lock(descriptor: int, operation: int) -> None:
-            # The heartbeat locks, too, but from another thread while no commit is under way.
-            if operation == fcntl.LOCK_EX and lease_is_committing():
+    def stop() -> None:
+        if is_due:
+            is_due.clear()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    if is_url(status):
+        objects = lease._store._objects  # type: ignore[attr-defined]
+        real_write = objects.write
+
+        def write(url: str, data: bytes, expected: str | None) -> str | None:
+            if url == status:
                 stop()
-            real_lock(descriptor, operation)
+            return real_write(url, data, expected)
 
-        def lease_is_committing() -> bool:
-            frame: Any = sys._getframe()
-            while frame is not None and frame.f_code.co_name != "commit":
-                frame = frame.f_back
-            return frame is not None
-
-        fcntl.flock = lock
+        objects.write = write
         return
-    objects = lease._store._objects  # type: ignore[attr-defined]
-    real_write = objects.write
+    real_lock = fcntl.flock
 
-    def write(url: str, data: bytes, expected: str | None) -> str | None:
-        if url == status:
+    def lock(descriptor: int, operation: int) -> None:
+        # The heartbeat locks, too, but from another thread.
+        if operation == fcntl.LOCK_EX and threading.current_thread() is threading.main_thread():
             stop()
-        return real_write(url, data, expected)
+        real_lock(descriptor, operation)
 
-    objects.write = write
-
-
-def stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    fcntl.flock = lock
 
 
 def say(text: str) -> None:

@@ -7,8 +7,8 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from emulators.metadata_server import MetadataServer
 
+from emulators.metadata_server import MetadataServer
 from marin_rules.storage import metadata
 from marin_rules.storage.metadata import is_google_machine, machine_region, machine_zone
 

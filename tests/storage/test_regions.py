@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
+
 from emulators.gcs.emulator import GcsEmulator
 from emulators.metadata_server import MetadataServer
-
 from marin_rules.storage import metadata, regions
 from marin_rules.storage.regions import here, location_in, region_of
 

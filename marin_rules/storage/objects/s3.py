@@ -8,7 +8,7 @@ from marin_rules.storage.explain import explained_store_errors, http_code, missi
 from marin_rules.storage.objects.store import ObjectVersion, StoredObject
 from marin_rules.storage.urls import split_url
 
-_CONNECT_SECONDS, _READ_SECONDS = 5.0, 10.0
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 6.0
 _ATTEMPTS = 4
 """As in `gcs`: a lease must hear of trouble while there is time to try once more."""
 

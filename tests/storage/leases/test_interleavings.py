@@ -32,22 +32,22 @@ def test_two_workers_and_two_expiries(kind: Kind) -> None:
 
 @each_kind
 def test_two_workers_and_an_answer_that_is_lost_at_the_start(kind: Kind) -> None:
-    no_violation(kind, Bounds(workers=2, expiries=1, losses=1, depth=15))
+    no_violation(kind, Bounds(workers=2, expiries=1, losses=1, depth=12))
 
 
 @each_kind
 def test_two_workers_one_of_which_is_killed_and_seen_to_be(kind: Kind) -> None:
-    assert no_violation(kind, Bounds(workers=2, expiries=1, kills=1)).is_complete
+    no_violation(kind, Bounds(workers=2, expiries=1, kills=1, depth=17))
 
 
 @each_kind
 def test_three_workers_at_the_start(kind: Kind) -> None:
-    no_violation(kind, Bounds(workers=3, expiries=1, depth=13))
+    no_violation(kind, Bounds(workers=3, expiries=1, depth=11))
 
 
 @pytest.mark.parametrize("kind", [FENCED, NUMBERED], ids=lambda kind: kind.name)
 def test_two_workers_that_are_to_run_a_done_step_again(kind: Kind) -> None:
-    assert no_violation(kind, Bounds(workers=2, expiries=2), forced=True).is_complete
+    assert no_violation(kind, Bounds(workers=2, expiries=1), forced=True).is_complete
 
 
 @pytest.mark.faults
@@ -57,9 +57,8 @@ def test_two_workers_that_are_to_run_a_done_step_again(kind: Kind) -> None:
     [
         Bounds(workers=2, expiries=2, losses=1),
         Bounds(workers=2, expiries=2, kills=1),
-        Bounds(workers=2, expiries=1, losses=2, depth=22),
         Bounds(workers=3, expiries=2, depth=18),
-        Bounds(workers=3, expiries=1, losses=1, depth=15),
+        Bounds(workers=3, expiries=2, losses=1, depth=14),
         Bounds(workers=3, expiries=1, kills=1, depth=16),
     ],
     ids=str,
@@ -69,12 +68,13 @@ def test_every_interleaving(kind: Kind, bounds: Bounds) -> None:
     assert search.is_complete == (bounds.depth is None)
 
 
-@pytest.mark.xfail(
-    reason="SUCCESS is the one status without a token: on a store whose versions repeat, a RUNNING that was meant for"
-    " the first SUCCESS is taken for the second one, too"
-)
 @pytest.mark.parametrize(
-    "bounds", [Bounds(workers=1, expiries=0, losses=1), Bounds(workers=2, expiries=1, losses=1, depth=17)], ids=str
+    "bounds",
+    [
+        Bounds(workers=1, expiries=0, losses=1),
+        pytest.param(Bounds(workers=2, expiries=1, losses=1, depth=17), marks=pytest.mark.faults),
+    ],
+    ids=str,
 )
 def test_a_done_step_that_is_run_again_where_versions_repeat(bounds: Bounds) -> None:
     no_violation(REPEATING, bounds, forced=True)

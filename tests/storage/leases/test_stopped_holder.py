@@ -1,6 +1,7 @@
 """A real worker that is stopped (SIGSTOP) while it holds a lease, and goes on after another one took it over."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -43,17 +44,18 @@ class StoppedWorker:
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,
         )
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        readable, _, _ = select.select([self.process.stdout], [], [], DEADLINE)
+        assert readable
+        return self.process.stdout.readline().decode().strip()
 
     def tell_to_commit(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        self.process.stdin.write(b"\n")
 
     def is_stopped(self) -> bool:
         stat = Path(f"/proc/{self.process.pid}/stat").read_text()
