@@ -17,6 +17,7 @@ import selectors
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -26,7 +27,6 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, info_bytes, info_path, parse_info, step_info, timestamp
-from marin_rules.execution.patience import patiently
 from marin_rules.execution.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
@@ -36,6 +36,7 @@ from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
 from marin_rules.storage.leases.store import ChangedError
+from marin_rules.storage.patience import patiently
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -48,6 +49,9 @@ STOP_GRACE_SECONDS = 4.0
 _TERMINAL_SECONDS = 0.2
 _TERMINAL_END_SECONDS = 2.0
 """How often output is offered to a terminal that does not take it, and how long in the end."""
+
+_RELEASE_SECONDS = 10.0
+"""How long a lease that nobody needs any more is worth the wait for its store."""
 
 _WAIT_SECONDS = (0.05, 2.0)
 """First and longest pause between two looks at a lease that somebody else holds."""
@@ -87,6 +91,8 @@ class Worker:
         self._client = client
         self._stop_signal = 0
         self._has_begun = False
+        self._has_ended = False
+        self._writing_info = threading.Lock()
         self._previous: bytes | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
 
@@ -140,7 +146,7 @@ class Worker:
                 except BaseException:
                     self._release()
                     raise
-            status = self._patiently(lambda: read_status(self.step.output_path))
+            status = read_status(self.step.output_path)
             if status is Status.SUCCESS and (waited or not self.forced):
                 self._say_done(waited)
                 return False
@@ -175,7 +181,7 @@ class Worker:
     def _release(self) -> None:
         """Give the lease back. If the store does not answer, it expires by itself: no reason to fail."""
         try:
-            self._patiently(self.lease.release)
+            patiently(self.lease.release, say=self._say, seconds=_RELEASE_SECONDS)
         except OSError as error:
             self._say(f"could not give its lease back, it will expire: {error}")
 
@@ -204,14 +210,19 @@ class Worker:
             log.write(
                 f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode()
             )
+            started = info_bytes(info)
             heartbeat = Heartbeat(
-                self.lease, wake=self._wake, say=self._say, at_each_beat=lambda: self._show_progress(log)
+                self.lease,
+                wake=self._wake,
+                say=self._say,
+                at_first=lambda: self._note_start(started),
+                at_each_beat=lambda: self._show_progress(log),
             )
-            heartbeat.start()
             try:
-                outcome = self._watch(log, info, heartbeat)
+                outcome = self._watch(log, heartbeat)
                 return self._finish(info, outcome, log)
             finally:
+                self.process.kill()  # Before anything that may have to wait for the store.
                 heartbeat.stop()
         finally:
             log.close()
@@ -244,7 +255,7 @@ class Worker:
 
     # -- while the step runs ---------------------------------------------------------------------------------
 
-    def _watch(self, log: StepLog, info: dict[str, Any], heartbeat: Heartbeat) -> Outcome:
+    def _watch(self, log: StepLog, heartbeat: Heartbeat) -> Outcome:
         """Pass output on until the step's process ends, or until the lease is lost."""
         process = self.process
         streams = {
@@ -260,7 +271,7 @@ class Worker:
                 selector.register(self._client, selectors.EVENT_READ)
             process.go(self.step, self._script)
             self._has_begun = True
-            self._note_start(info)
+            heartbeat.start()
             kill_at: float | None = None
             while not process.ended():
                 due = heartbeat.deadline if kill_at is None else min(heartbeat.deadline, kill_at)
@@ -292,12 +303,15 @@ class Worker:
             stream.end()
         return process.outcome(bytes(result))
 
-    def _note_start(self, info: dict[str, Any]) -> None:
-        """Write down what is known so far, while the step's code runs already. It is written again at the end."""
-        try:
-            self._commit_info(info)
-        except OSError as error:
-            self._say(f"could not write {info_path(self.step.output_path)} yet: {error}")
+    def _note_start(self, info: bytes) -> None:
+        """Write down what is known so far, while the step's code runs already. At the end all is written again."""
+        with self._writing_info:
+            if self._has_ended:
+                return
+            try:
+                self.lease.overwrite(info_path(self.step.output_path), info, durable=False)
+            except (OSError, LeaseLostError) as error:
+                self._say(f"could not write {info_path(self.step.output_path)} yet: {error}")
 
     @staticmethod
     def _pass_on(descriptor: int, streams: dict[int, OutputStream], result: bytearray) -> bytes | None:
@@ -327,7 +341,9 @@ class Worker:
             self._say(f"warning: {outcome.warning}", log)
         if status is Status.SUCCESS and outcome.artifact is not None:
             self._overwrite(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
-        self._commit_info(info)
+        with self._writing_info:
+            self._has_ended = True
+            self._overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
         log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
         self._show_progress(log)
         word = status_bytes(status, self.step.output_path, again=self.forced)
@@ -339,9 +355,6 @@ class Worker:
             return 128 + self._stop_signal
         self._record(outcome.error or "", outcome.exception)
         return EXIT_FAILED
-
-    def _commit_info(self, info: dict[str, Any]) -> None:
-        self._overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
 
     def _overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._patiently(lambda: self.lease.overwrite(path, data, durable=durable))

@@ -9,10 +9,12 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from marin_rules.storage.explain import explain, explained_store_errors, http_code
+from marin_rules.storage.explain import UnansweredError, explain, explained_store_errors, http_code
 from marin_rules.storage.filesystems import open_filesystem
+from marin_rules.storage.patience import patiently
 from marin_rules.storage.urls import bucket_root, split_url
 
 # It logs every error with a stack. Ours are explained to whoever called.
@@ -32,12 +34,24 @@ def read_many(urls: Iterable[str]) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     for group in by_bucket.values():
         filesystem, _ = open_filesystem(group[0])
-        keys = {filesystem._strip_protocol(url): url for url in group}
-        with explained_store_errors("read", group[0]):
-            answers = _cat(filesystem, list(keys))
-        for key, url in keys.items():
-            found[url] = _content(answers.get(key), url)
+        missing = {filesystem._strip_protocol(url): url for url in group}
+        patiently(partial(_read_missing, filesystem, missing, found))
     return found
+
+
+def _read_missing(filesystem: Any, missing: dict[str, str], found: dict[str, bytes | None]) -> None:
+    """Move what is answered from `missing` to `found`; another call asks only for the rest."""
+    with explained_store_errors("read", next(iter(missing.values()))):
+        answers = _cat(filesystem, list(missing))
+    unanswered: UnansweredError | None = None
+    for key, answer in answers.items():
+        try:
+            found[missing[key]] = _content(answer, missing[key])
+            del missing[key]
+        except UnansweredError as error:
+            unanswered = error
+    if unanswered is not None:
+        raise unanswered
 
 
 def check_bucket(url: str) -> None:
@@ -102,7 +116,7 @@ def _one(filesystem: Any, key: str) -> Any:
 
 
 def _content(answer: Any, url: str) -> bytes | None:
-    if isinstance(answer, FileNotFoundError) or answer is None:
+    if isinstance(answer, FileNotFoundError):
         return None
     if isinstance(answer, BaseException):
         raise explain(answer, "read", url) or answer

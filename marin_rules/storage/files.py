@@ -6,6 +6,7 @@ A path is a local path (also `file:///...`) or a URL such as `gs://bucket/key`. 
   place and renamed into it; an object store does the same by itself.
 - A failed write leaves the old file as it was, and no temporary file.
 - An absent file is `None`, never an exception.
+- A store that does not answer is asked again, for a minute.
 - Trouble that a person must clear (permission denied, no space left, read-only) is a `StorageError`: its text
   names the path, the cause and what to do. Any other `OSError` passes through and names the path.
 
@@ -18,7 +19,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from marin_rules.storage.explain import StorageError, explained_store_errors
@@ -76,7 +77,7 @@ def local_path(path: str) -> str:
 def read_bytes(path: str) -> bytes | None:
     """The content of a file, or `None` when there is none."""
     if is_url(path):
-        found = _objects(path).read(path)
+        found = _patiently(lambda objects: objects.read(path), path)
         return None if found is None else found.data
     path = local_path(path)
     with explained_errors("read", path):
@@ -92,7 +93,7 @@ def read_bytes(path: str) -> bytes | None:
 def write_atomic(path: str, data: bytes) -> None:
     """Put `data` at `path` as a whole, on the disk before its name, and make missing directories."""
     if is_url(path):
-        return _objects(path).put(path, data)
+        return _patiently(lambda objects: objects.put(path, data), path)
     path = local_path(path)
     with explained_errors("write", path):
         try:
@@ -105,7 +106,7 @@ def write_atomic(path: str, data: bytes) -> None:
 def modified_time(path: str) -> float | None:
     """When the file was last written, in seconds since 1970, or `None` when there is no file."""
     if is_url(path):
-        return _objects(path).modified(path)
+        return _patiently(lambda objects: objects.modified(path), path)
     path = local_path(path)
     with explained_errors("look at", path):
         try:
@@ -189,11 +190,12 @@ def explained_errors(action: str, path: str) -> Iterator[None]:
         raise StorageError(error.errno, message, path) from error
 
 
-def _objects(url: str) -> "ObjectStore":
+def _patiently[Result](action: Callable[["ObjectStore"], Result], url: str) -> Result:
     # Imported here: local runs need none of it.
     from marin_rules.storage.objects.open import open_objects
+    from marin_rules.storage.patience import patiently
 
-    return open_objects(url)
+    return patiently(lambda: action(open_objects(url)))
 
 
 def _nearest_directory(path: str) -> str:

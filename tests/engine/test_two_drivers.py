@@ -114,6 +114,7 @@ def test_a_worker_that_lost_its_lease_ends_its_step_and_writes_nothing(
     run.wait_for((tmp_path / "pids").exists, "the step runs")
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     folder = folder_of("hangs")
+    run.wait_for((folder / ".executor_info").exists, "its start is written down")
     info = (folder / ".executor_info").read_bytes()
 
     # A thief, as a worker on another machine that has seen no heartbeat for long enough.

@@ -87,10 +87,15 @@ class Forker:
         return {"code": self._ended.pop(pid)}
 
     def kill_all(self) -> None:
-        """No worker outlives this process; steps die with their workers."""
-        with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children") as file:
-            for word in file.read().split():
-                os.kill(int(word), signal.SIGKILL)
+        """Nothing outlives this process. A step that was stopped before it asked to die with its worker comes here."""
+        while True:
+            with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children") as file:
+                pids = [int(word) for word in file.read().split()]
+            if not pids:
+                return
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 def _import_clients(prefix: str) -> None:

@@ -2,6 +2,8 @@
 
 Errors are retried while the lease is surely still ours, and are a loss after that: nobody may believe in a lease that
 others may already have taken over. The step must then be stopped; `wake` tells whoever watches over it.
+
+`at_first` and `at_each_beat` are called in the thread, for small tasks that may also have to wait for the store.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ class Heartbeat:
         *,
         wake: Callable[[], None],
         say: Callable[[str], None],
+        at_first: Callable[[], None] = lambda: None,
         at_each_beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._lease = lease
         self._wake = wake
         self._say = say
+        self._at_first = at_first
         self._at_each_beat = at_each_beat
         self._interval = lease.lifetime / _BEATS_IN_A_LIFETIME
         self._loss: MarinRulesError | None = None
@@ -65,7 +69,8 @@ class Heartbeat:
             )
 
     def _run(self) -> None:
-        pause = self._interval
+        self._at_first()
+        pause = max(0.0, self._lease.refreshed_at + self._interval - time.monotonic())
         while not self._stopped.wait(pause):
             try:
                 self._lease.refresh()

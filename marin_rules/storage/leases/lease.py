@@ -27,6 +27,7 @@ read it again, it may say that the step is done. Any other `OSError` says nothin
 lease: try again. Threads may share a `Lease`, for instance one that refreshes it.
 """
 
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.storage.explain import UnansweredError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import (
     LIFETIME_SECONDS,
@@ -150,7 +152,7 @@ class Lease:
             held = self._require_held()
             record = held.record.beaten(self._clock.time())
             if not self._write(record, lambda data: self._store.replace(data, held.version)):
-                raise self._lost()
+                raise self._refused()
 
     def read(self, path: str) -> bytes | None:
         """A file beside the lease, `None` when there is none. The next commit of it relies on what was read."""
@@ -165,7 +167,7 @@ class Lease:
         """
         with self._one_at_a_time:
             if not self._change_held(lambda version: self._store.commit(version, path, data, durable=durable)):
-                raise self._lost()
+                raise self._refused()
 
     def overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Commit whatever is there: for files that are the holder's alone, where a predecessor's late write goes."""
@@ -188,7 +190,7 @@ class Lease:
 
     def _require_held(self) -> _Held:
         if self._held is None:
-            raise self._lost()
+            raise self._refused()
         return self._held
 
     def _first_record(self, epoch: int) -> LeaseRecord:
@@ -250,9 +252,13 @@ class Lease:
         except CorruptLeaseError:
             return UNREADABLE
 
-    def _lost(self) -> LeaseLostError:
-        self._held = None
+    def _refused(self) -> LeaseLostError | UnansweredError:
+        """Why a change was refused: the lease is lost, unless it is just as we left it."""
         snapshot = self._store.read()
+        if self._held is not None and snapshot is not None and snapshot.version == self._held.version:
+            message = f"the lease {self._store.path} could not be changed, although it is still as we left it"
+            return UnansweredError(errno.EAGAIN, message, self._store.path)
+        self._held = None
         holder = None if snapshot is None else self._parse(snapshot)
         if holder is None:
             now_held = "it has been removed, perhaps with its directory"

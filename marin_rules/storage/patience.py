@@ -1,7 +1,8 @@
-"""Another try for what a store did not answer: a passing trouble must not cost a step of many hours."""
+"""Another try for what a store did not answer: a passing trouble must not cost a run, nor a step of many hours."""
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -13,11 +14,13 @@ PATIENCE_SECONDS = 60.0
 
 _PAUSE_SECONDS = (0.2, 5.0)
 
+logger = logging.getLogger(__name__)
+
 
 def patiently[Result](
     action: Callable[[], Result],
     *,
-    say: Callable[[str], None],
+    say: Callable[[str], None] = logger.warning,
     sleep: Callable[[float], None] = time.sleep,
     seconds: float = PATIENCE_SECONDS,
 ) -> Result:
