@@ -16,20 +16,24 @@ from marin_rules.execution.info import info_bytes, info_path, step_info, timesta
 from marin_rules.execution.run import new_run
 from marin_rules.execution.status import Status, status_path
 from marin_rules.execution.step_lease import open_lease
+from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.regions import region_of
 
 
 def plan(folder: Path) -> dict[str, float]:
-    """CPU seconds to plan the experiment of a workspace, and to write the plan as bytes."""
+    """CPU seconds to plan the experiment of a workspace, to place its steps, and to write the plan as bytes."""
     experiment, prefix = str(folder / "experiment.py"), str(folder / "marin")
     steps = load_experiment(experiment).steps
     run = new_run(prefix=prefix, caller_path=experiment)
     began = time.process_time()
     made = make_plan(steps, prefix=prefix)
     planned = time.process_time()
+    place(made, region_of)
+    placed = time.process_time()
     freeze(made, run).write(str(folder / "plan"))
-    return {"plan": planned - began, "freeze": time.process_time() - planned}
+    return {"plan": planned - began, "place": placed - planned, "freeze": time.process_time() - placed}
 
 
 def memory(folder: Path) -> dict[str, float]:

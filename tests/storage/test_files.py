@@ -255,7 +255,7 @@ def test_trouble_with_a_url_is_explained(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError("Forbidden: bucket/key")
 
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
-    with pytest.raises(StorageError, match=r"cannot write memory://bucket/key: Forbidden"):
+    with pytest.raises(StorageError, match=r"cannot write memory://bucket/key: permission denied \(Forbidden.*Ask for"):
         write_atomic("memory://bucket/key", b"x")
 
 
