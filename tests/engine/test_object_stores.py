@@ -148,6 +148,7 @@ def folder(store: Emulator, name: str) -> str:
     return found
 
 
+@pytest.mark.parametrize("scheme", ["s3"])  # Where statuses are more than words.
 def test_a_failed_step_is_told_and_run_again(
     experiment: Callable[..., Path], store: Emulator, run: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ def test_two_drivers_on_one_bucket_run_each_step_once(
         assert words(store, folder(store, name)) == ["RUNNING", "SUCCESS"]
 
 
+@pytest.mark.parametrize("scheme", ["s3"])  # Where versions come back.
 def test_a_step_on_an_object_store_can_be_forced(
     experiment: Callable[..., Path], store: Emulator, run: Callable[..., Any]
 ) -> None:
