@@ -21,6 +21,7 @@ from typing import NoReturn
 import fsspec.registry  # noqa: F401 - here once, instead of in each step's process
 
 from marin_rules.engine.warm import PROCESS_ID, REPLY, REQUESTS, TAKEN
+from marin_rules.errors import MarinRulesError
 from marin_rules.execution import worker
 from marin_rules.execution.frozen import FrozenPlan
 from marin_rules.execution.step_process import StepProcess, adopt_orphans, children, descendants
@@ -192,7 +193,10 @@ def _free_reply(folder: str, slot: str) -> None:
 
 
 def main(folder: str, plan_path: str) -> NoReturn:
-    plan = FrozenPlan.read(plan_path)
+    try:
+        plan = FrozenPlan.read(plan_path)
+    except (MarinRulesError, OSError) as error:
+        sys.exit(f"marin-rules: workers are not kept warm: {error}")
     gc.collect()
     gc.freeze()  # What is here now is shared with the workers; looking for garbage in it would copy it.
     Server(folder, plan).serve()
