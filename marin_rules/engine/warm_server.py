@@ -196,6 +196,7 @@ def main(folder: str, plan_path: str) -> NoReturn:
     try:
         plan = FrozenPlan.read(plan_path)
     except (MarinRulesError, OSError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
         sys.exit(f"marin-rules: workers are not kept warm: {error}")
     gc.collect()
     gc.freeze()  # What is here now is shared with the workers; looking for garbage in it would copy it.
