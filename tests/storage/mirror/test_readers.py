@@ -43,7 +43,8 @@ def test_pyarrow(tables: World) -> None:
 
 
 def test_datasets(make_world: Callable[[str, str], World], tables: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # Slow to import: only here.
+
     monkeypatch.setattr(datasets.config, "HF_DATASETS_OFFLINE", True, raising=False)
     options = {"split": "train", "cache_dir": str(tables.folder / "cache")}
     files = {"train": "mirror://documents/x.jsonl"}
