@@ -275,17 +275,6 @@ def _refused_here(gigabytes: float) -> bool:
     return False
 
 
-def _forked(work: Callable[[], int]) -> int:
-    """What `work` returns in a forked process; 99 if it raises."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(work())
-        except BaseException:
-            os._exit(99)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def test_forked_processes_share_the_budget_of_a_step() -> None:
     context = multiprocessing.get_context("fork")
     results = context.Queue()
@@ -316,16 +305,16 @@ except BudgetError:
         assert remaining() == GB
 
 
-def test_forked_processes_share_the_budget_of_a_block() -> None:
+def test_forked_processes_share_the_budget_of_a_block(forked: Callable[[Callable[[], int]], int]) -> None:
     with mirror_budget(3):
-        assert _forked(lambda: int(refused(2)) + 2 * int(not spend(2))) == 0
+        assert forked(lambda: int(refused(2)) + 2 * int(not spend(2))) == 0
         assert refused(2)
         assert not refused(1)
 
 
-def test_a_process_forked_while_a_thread_charges_is_not_stuck() -> None:
+def test_a_process_forked_while_a_thread_charges_is_not_stuck(forked: Callable[[Callable[[], int]], int]) -> None:
     with budget._of_this_process._lock:
-        assert _forked(lambda: 7 if spend(1) else 8) == 7
+        assert forked(lambda: 7 if spend(1) else 8) == 7
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -283,16 +282,6 @@ def test_writes_and_listings_are_free(guarded: GcsEmulator) -> None:
     assert spent() == 0
 
 
-def _forked(work: Callable[[], int]) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(work())
-        except BaseException:
-            os._exit(99)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 def _read_or_be_refused() -> int:
     try:
         return 0 if gs().cat_file("gs://far/data") == DATA else 1
@@ -300,11 +289,13 @@ def _read_or_be_refused() -> int:
         return 7
 
 
-def test_a_forked_process_works_and_shares_the_budget_of_a_step(guarded: GcsEmulator) -> None:
+def test_a_forked_process_works_and_shares_the_budget_of_a_step(
+    guarded: GcsEmulator, forked: Callable[[Callable[[], int]], int]
+) -> None:
     with step_ledger(2.5 * SIZE / GB):
         assert gs().cat_file("far/data") == DATA  # the event loop of fsspec runs from here on
-        assert _forked(_read_or_be_refused) == 0
-        assert _forked(_read_or_be_refused) == 7
+        assert forked(_read_or_be_refused) == 0
+        assert forked(_read_or_be_refused) == 7
         with pytest.raises(BudgetError):
             gs().cat_file("far/data")
         assert gs().cat_file("far/data", 0, 10) == DATA[:10]
