@@ -21,8 +21,8 @@ from typing import Any
 from marin_rules.configs import MIRROR_SCHEME, field_names
 from marin_rules.errors import PlanError
 from marin_rules.geography import bucket_of, common, is_region, normalised, region_of_zone
+from marin_rules.machines import resources_of
 from marin_rules.plan import Plan, PlannedStep
-from marin_rules.remote import RemoteCallable
 from marin_rules.resources import ResourceConfig, TpuConfig
 
 type Locations = tuple[str, ...]
@@ -64,7 +64,7 @@ def place(plan: Plan, region_of: Callable[[str], str | None]) -> dict[int, Locat
     for step in plan.steps:
         if not step.needed:
             continue
-        resources = _resources(step)
+        resources = resources_of(step.step)
         evidence = list(find.evidence(step)) if find.mentions_bucket(step) else []
         if resources is not None:
             evidence.extend(_of_resources(step, resources))
@@ -167,13 +167,6 @@ def _urls(where: str, value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple | set | frozenset):
         for index, item in enumerate(value):
             yield from _urls(f"{where}[{index}]", item)
-
-
-def _resources(step: PlannedStep) -> ResourceConfig | None:
-    """What the step asks for: its own resources win over those of its function."""
-    if step.step.resources is not None:
-        return step.step.resources
-    return step.step.fn.resources if isinstance(step.step.fn, RemoteCallable) else None
 
 
 def _of_resources(step: PlannedStep, resources: ResourceConfig) -> Iterator[_Evidence]:

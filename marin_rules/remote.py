@@ -40,10 +40,13 @@ class RemoteCallable[**P, R]:
     """Environment variables to set where it runs; values are never shown."""
 
     pip_dependency_groups: tuple[str, ...] = ()
-    """Groups of extra packages to install where it runs."""
+    """What to install where it runs: names of optional dependencies, or requirements such as `numpy>=2`."""
 
     name: str | None = None
     """What to call the job; None takes the step's name."""
+
+    conda: str | None = None
+    """A conda environment file for `snakemake --sdm conda`: beside the experiment, or in the project's `envs/`."""
 
     # Set on each object, from its function. ClassVar only says to `dataclass` that these are not fields.
     __name__: ClassVar[str]
@@ -62,6 +65,8 @@ class RemoteCallable[**P, R]:
                 f"resources {self.resources!r} is not a ResourceConfig: "
                 "use ResourceConfig.with_cpu, with_gpu or with_tpu"
             )
+        if self.conda is not None and not isinstance(self.conda, str):
+            raise TypeError(f"conda {self.conda!r} is not the path of an environment file")
         _require_strings(self.env_vars)
         # A copy, so that nobody changes it from outside; a plain dict, for a mapping proxy cannot be pickled.
         self._set("env_vars", dict(self.env_vars))
@@ -93,7 +98,7 @@ class RemoteCallable[**P, R]:
         return (
             f"RemoteCallable(fn={self.__module__}.{self.__qualname__}, resources={self.resources!r}, "
             f"env_vars=<{names or 'none'}>, pip_dependency_groups={self.pip_dependency_groups!r}, "
-            f"name={self.name!r})"
+            f"name={self.name!r}, conda={self.conda!r})"
         )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
@@ -107,7 +112,8 @@ class RemoteCallable[**P, R]:
             return super().__reduce_ex__(protocol)
         if named is self:
             return self.__qualname__
-        return _changed, (named, self.resources, self.env_vars, self.pip_dependency_groups, self.name)
+        details = (self.resources, self.env_vars, self.pip_dependency_groups, self.name, self.conda)
+        return _changed, (named, *details)
 
     def _found_by_name(self) -> RemoteCallable[P, R] | None:
         """What stands under the function's name: this object, or the one that `replace` made it from."""
@@ -133,6 +139,7 @@ def remote[**P, R](
     resources: ResourceConfig | None = None,
     env_vars: Mapping[str, str] | None = None,
     pip_dependency_groups: Sequence[str] | None = None,
+    conda: str | None = None,
 ) -> RemoteCallable[P, R]: ...
 
 
@@ -144,6 +151,7 @@ def remote(
     resources: ResourceConfig | None = None,
     env_vars: Mapping[str, str] | None = None,
     pip_dependency_groups: Sequence[str] | None = None,
+    conda: str | None = None,
 ) -> RemoteDecorator: ...
 
 
@@ -154,6 +162,7 @@ def remote(
     resources: ResourceConfig | None = None,
     env_vars: Mapping[str, str] | None = None,
     pip_dependency_groups: Sequence[str] | None = None,
+    conda: str | None = None,
 ) -> RemoteCallable[..., Any] | RemoteDecorator:
     """Mark `fn` to run elsewhere: `@remote`, `@remote(resources=...)` or `remote(fn, resources=...)`.
 
@@ -167,6 +176,7 @@ def remote(
             env_vars=env_vars or {},
             pip_dependency_groups=_group_names(pip_dependency_groups or ()),
             name=name,
+            conda=conda,
         )
 
     return mark if fn is None else mark(fn)
@@ -178,9 +188,10 @@ def _changed[**P, R](
     env_vars: Mapping[str, str],
     pip_dependency_groups: tuple[str, ...],
     name: str | None,
+    conda: str | None,
 ) -> RemoteCallable[P, R]:
     """Unpickle what `dataclasses.replace` made from a mark that has a name."""
-    return RemoteCallable(named.fn, resources, env_vars, pip_dependency_groups, name)
+    return RemoteCallable(named.fn, resources, env_vars, pip_dependency_groups, name, conda)
 
 
 def _is_pickled_by_value(module_name: str) -> bool:

@@ -30,7 +30,10 @@ class ExecutorStep[ConfigT]:
     """Use this output path instead of `<prefix>/<name>-<hash>`; a relative one is taken below the prefix."""
 
     resources: ResourceConfig | None = None
-    """What the step needs to run; wins over what `remote()` gives its function."""
+    """What the step needs to run; wins over what `remote()` gives its function. Either makes the step remote."""
+
+    conda: str | None = None
+    """A conda environment file for `snakemake --sdm conda`; wins over what `remote()` gives its function."""
 
     report: Sequence[str] = ()
     """Pictures, tables and HTML pages below the output path (glob patterns) to show in the report."""

@@ -1,30 +1,25 @@
 """Clusters: which bucket belongs to which region, read from `config/clusters/<name>.yaml`.
 
-`MARIN_CLUSTER` chooses the file. It is looked for in the working directory, then in the project. Only its `data:`
-block is read here; other blocks belong to others. A wrong file is refused with its name, the key and what to write.
+Only the `data:` block of the file is read here (see `cluster_file`).
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from marin_rules.errors import SettingsError
 from marin_rules.geography import joined, normalised
-from marin_rules.project import project_folder
+from marin_rules.storage.cluster_file import cluster_name, find_cluster_file, mapping, read_block, text
 from marin_rules.storage.urls import PREFIX_SCHEMES, check_prefix
 
-CLUSTER_VARIABLE = "MARIN_CLUSTER"
 DEFAULT_SCHEME = "gs"
 DEFAULT_TEMPORARY_PATH = "tmp/ttl={days}d"
 DEFAULT_TEMPORARY_DAYS = (1, 2, 3, 4, 5, 6, 7, 14, 30)
 
-_FOLDER = Path("config") / "clusters"
 _DATA_KEYS = ("region_buckets", "scheme", "temp", "root")
 _TEMP_KEYS = ("path", "ttl_days")
 
@@ -61,13 +56,13 @@ class Cluster:
 
 def current_cluster() -> Cluster | None:
     """The cluster that `MARIN_CLUSTER` names, or None if it names none."""
-    name = os.environ.get(CLUSTER_VARIABLE)
+    name = cluster_name()
     return read_cluster(name) if name else None
 
 
 def read_cluster(name: str) -> Cluster:
     """The cluster of this name; a `SettingsError` if there is none, or if its file is wrong."""
-    path = _find(name)
+    path = find_cluster_file(name)
     status = os.stat(path)
     key = (str(path), status.st_mtime_ns, status.st_size)
     # Asked for at each read of a bucket: the file is parsed once, and again when it has changed.
@@ -79,45 +74,12 @@ def read_cluster(name: str) -> Cluster:
 _parsed: dict[tuple[str, int, int], Cluster] = {}
 
 
-def _folders() -> list[Path]:
-    own = Path.cwd() / _FOLDER
-    shared = project_folder() / _FOLDER
-    return [own] if own == shared else [own, shared]
-
-
-def _find(name: str) -> Path:
-    folders = _folders()
-    for folder in folders:
-        path = folder / f"{name}.yaml"
-        if os.path.basename(name) == name and path.is_file():
-            return path
-    existing = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-    known = f"There are: {', '.join(existing)}." if existing else "There are none."
-    raise SettingsError(
-        f"{CLUSTER_VARIABLE}={name!r}: there is no {name}.yaml in {' or '.join(map(str, folders))}. {known} Choose one,"
-        " or write that file (see config/clusters/README.md)."
-    )
-
-
 def _parse(name: str, path: Path) -> Cluster:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"cluster file {path} is not YAML: {error}") from error
-    if content is None:
-        content = {}
-    if not isinstance(content, dict):
-        raise SettingsError(f"cluster file {path} must be a mapping with a block 'data:', not a {_kind(content)}")
-    data = content.get("data")
-    data = _mapping(path, "data", {} if data is None else data)
-    _refuse_unknown(path, "data", data, _DATA_KEYS)
-    temp = _mapping(path, "data.temp", data.get("temp") or {})
-    _refuse_unknown(path, "data.temp", temp, _TEMP_KEYS)
+    data = read_block(path, "data", _DATA_KEYS)
+    temp = mapping(path, "data.temp", data.get("temp") or None, _TEMP_KEYS)
     return Cluster(
         name=name,
-        region_buckets=MappingProxyType(_region_buckets(path, data.get("region_buckets") or {})),
+        region_buckets=MappingProxyType(_region_buckets(path, data.get("region_buckets") or None)),
         scheme=_scheme(path, data.get("scheme", DEFAULT_SCHEME)),
         temporary_path=_temporary_path(path, temp.get("path", DEFAULT_TEMPORARY_PATH)),
         temporary_days=_temporary_days(path, temp.get("ttl_days", DEFAULT_TEMPORARY_DAYS)),
@@ -127,25 +89,25 @@ def _parse(name: str, path: Path) -> Cluster:
 
 def _region_buckets(path: Path, value: object) -> dict[str, str]:
     buckets: dict[str, str] = {}
-    for region, bucket in _mapping(path, "data.region_buckets", value).items():
+    for region, bucket in mapping(path, "data.region_buckets", value).items():
         where = f"data.region_buckets.{region}"
-        bucket = _text(path, where, bucket)
+        bucket = text(path, where, bucket)
         if "/" in bucket or not bucket.strip():
             name = bucket.partition("://")[2].strip("/") or "my-bucket"
             raise SettingsError(f"cluster file {path}: {where} is {bucket!r}; write the bucket's name alone: {name}")
-        buckets[normalised(_text(path, "a region in data.region_buckets", region))] = bucket
+        buckets[normalised(text(path, "a region in data.region_buckets", region))] = bucket
     return buckets
 
 
 def _scheme(path: Path, value: object) -> str:
-    scheme = _text(path, "data.scheme", value)
+    scheme = text(path, "data.scheme", value)
     if scheme not in PREFIX_SCHEMES:
         raise SettingsError(f"cluster file {path}: data.scheme is {scheme!r}; write one of {', '.join(PREFIX_SCHEMES)}")
     return scheme
 
 
 def _temporary_path(path: Path, value: object) -> str:
-    pattern = _text(path, "data.temp.path", value)
+    pattern = text(path, "data.temp.path", value)
     try:
         different = pattern.format(days=1) != pattern.format(days=2)
     except (KeyError, IndexError, ValueError):
@@ -171,32 +133,6 @@ def _root(path: Path, value: object) -> str | None:
     if value is None:
         return None
     try:
-        return check_prefix(_text(path, "data.root", value))
+        return check_prefix(text(path, "data.root", value))
     except SettingsError as error:
         raise SettingsError(f"cluster file {path}: data.root: {error}") from error
-
-
-def _mapping(path: Path, where: str, value: object) -> Mapping[Any, Any]:
-    if not isinstance(value, dict):
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; it must be a mapping, not a {_kind(value)}")
-    return value
-
-
-def _text(path: Path, where: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; it must be a text, not a {_kind(value)}")
-    return value
-
-
-def _kind(value: object) -> str:
-    return {"dict": "mapping", "str": "text", "NoneType": "blank"}.get(type(value).__name__, type(value).__name__)
-
-
-def _refuse_unknown(path: Path, where: str, given: Mapping[Any, Any], known: Sequence[str]) -> None:
-    for key in given:
-        if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise SettingsError(
-                f"cluster file {path}: {where} has an unknown key {key!r}. {hint}Known keys: {', '.join(known)}."
-            )

@@ -22,7 +22,7 @@ from gcsfs import GCSFileSystem
 
 from marin_rules.geography import bucket_of, common
 from marin_rules.storage.budget import BudgetError, Receipt, charge
-from marin_rules.storage.clusters import CLUSTER_VARIABLE
+from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
 from marin_rules.storage.guard import already_charged, is_charged
 from marin_rules.storage.prefix import PREFIX_VARIABLE, marin_prefix
 from marin_rules.storage.regions import ask_location, here, known_location

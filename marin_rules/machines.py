@@ -1,0 +1,89 @@
+"""What a step asks of the machines that run it, in plain numbers: what a scheduler counts in.
+
+Made from a `ResourceConfig` when the experiment is planned, and carried by the plan. Where the machines are, and what
+they are called there, is for the room of each cluster to say. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from marin_rules.remote import RemoteCallable
+from marin_rules.resources import GpuConfig, ResourceConfig, TpuConfig, parse_memory
+from marin_rules.steps import ExecutorStep
+
+ANY_GPU = "auto"
+"""Stands for GPUs of whatever kind."""
+
+_MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MachineRequest:
+    """One kind of machine, and how many of them. Amounts are for each machine."""
+
+    cpu: int
+    memory_mb: int
+    disk_mb: int
+    replicas: int = 1
+    """Machines that run the step together, one process on each."""
+
+    gpus: int = 0
+    gpu_variants: tuple[str, ...] = ()
+    """Names of GPUs that would do, the preferred one first; `auto` for any."""
+
+    tpu: str | None = None
+    preemptible: bool = True
+
+    @classmethod
+    def from_resources(cls, resources: ResourceConfig) -> Self:
+        device = resources.device
+        gpu = device if isinstance(device, GpuConfig) else None
+        return cls(
+            cpu=resources.cpu,
+            memory_mb=_megabytes(resources.ram),
+            disk_mb=_megabytes(resources.disk),
+            replicas=resources.replicas,
+            gpus=gpu.count if gpu else 0,
+            gpu_variants=(gpu.variant, *(resources.device_alternatives or ())) if gpu else (),
+            tpu=device.variant if isinstance(device, TpuConfig) else None,
+            preemptible=resources.preemptible,
+        )
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**{**fields, "gpu_variants": tuple(fields["gpu_variants"])})
+
+    def to_fields(self) -> dict[str, Any]:
+        """The request as JSON values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """In the words of people: `2 x (4 CPUs, 16G, 8 A100-80G)`."""
+        parts = [f"{self.cpu} {'CPU' if self.cpu == 1 else 'CPUs'}", memory_text(self.memory_mb)]
+        if self.gpus:
+            kinds = ["GPU" if variant == ANY_GPU else variant for variant in self.gpu_variants]
+            parts.append(f"{self.gpus} {' or '.join(kinds)}")
+        if self.tpu:
+            parts.append(f"TPU {self.tpu}")
+        machine = ", ".join(parts)
+        return machine if self.replicas == 1 else f"{self.replicas} x ({machine})"
+
+
+def resources_of(step: ExecutorStep[Any]) -> ResourceConfig | None:
+    """What a step asks for: its own resources win over those of its function. None runs beside the driver."""
+    if step.resources is not None:
+        return step.resources
+    return step.fn.resources if isinstance(step.fn, RemoteCallable) else None
+
+
+def memory_text(megabytes: int) -> str:
+    """`16G`, `300M`: an amount of memory as short as it can be told."""
+    return f"{megabytes // 1024}G" if megabytes % 1024 == 0 else f"{megabytes}M"
+
+
+def _megabytes(text: str) -> int:
+    """Rounded up: less than what was asked for would not do."""
+    return -(-parse_memory(text) // _MEGABYTE)
