@@ -10,9 +10,13 @@ for function in marin.functions:
             marin.target(function),
         log:
             marin.log,
+        localrule: marin.is_local(function)
         conda:
-            marin.environment("steps.yaml")
+            marin.conda(function)
+        threads: marin.threads(function)
+        resources:
+            **marin.resources(function),
         params:
-            command=marin.command,
+            command=marin.command(function),
         shell:
             "{params.command} {wildcards.step} --log={log}"

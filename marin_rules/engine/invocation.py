@@ -5,9 +5,16 @@ Valid once the DAG is being built (input functions run then); while the Snakefil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from marin_rules.errors import SettingsError
+
+_SLURM_PLUGINS = (
+    "marin_rules.engine.slurm_settings",
+    "snakemake_executor_plugin_slurm",
+    "snakemake_executor_plugin_drmaa",
+)
 
 
 class Invocation:
@@ -15,6 +22,7 @@ class Invocation:
 
     def __init__(self, workflow: Any) -> None:
         self._workflow = workflow
+        self._resources: dict[str, Mapping[str, Any]] | None = None
 
     @property
     def executes(self) -> bool:
@@ -27,6 +35,28 @@ class Invocation:
         for number in (settings.nodes, settings.cores):
             if isinstance(number, int) and number < 1:
                 raise SettingsError(f"the number of jobs (-j, --cores) must be at least 1, not {number}")
+
+    @property
+    def is_for_slurm(self) -> bool:
+        """Jobs go to Slurm; also in a dry run, which has the settings of the executor that it stands for."""
+        return type(self._workflow.executor_settings).__module__ in _SLURM_PLUGINS
+
+    @property
+    def runs_here(self) -> bool:
+        """All jobs run on this machine, or would in a dry run."""
+        return bool(self._workflow.local_exec) and self._workflow.executor_settings is None
+
+    def limit(self, resource: str, amount: int) -> None:
+        """Share out a resource among jobs that run at the same time, unless the user has set a limit already."""
+        if resource not in self._workflow.global_resources:
+            self._workflow.register_resource(resource, amount)
+
+    def resources_of(self, step: str) -> Mapping[str, Any]:
+        """What the job of a step gets, after all that profiles and flags change. Known once the DAG is built."""
+        if self._resources is None:
+            jobs = self._workflow.dag.needrun_jobs()
+            self._resources = {job.wildcards.step: job.resources for job in jobs if hasattr(job.wildcards, "step")}
+        return self._resources.get(step, {})
 
     @property
     def dry_run(self) -> bool:

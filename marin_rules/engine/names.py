@@ -1,4 +1,8 @@
-"""Names that Snakemake can carry: one rule a step function, one target `<key>#<rule>` a step."""
+"""Names that Snakemake can carry: one rule a step function, one target `<key>#<rule>` a step.
+
+A function that has steps which run beside the driver and steps which ask for machines of their own has two rules, since
+Snakemake decides by rule what is sent away.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,38 @@ from marin_rules.execution.frozen import FrozenStep
 SEPARATOR = "#"
 
 
-def rule_names(steps: Sequence[FrozenStep], reserved: Sequence[str] = ("all",)) -> dict[str, str]:
-    """Function -> rule name. A name that two functions share is lengthened by their modules, then counted."""
-    functions = list(dict.fromkeys(step.function for step in steps if step.rule is None))
+_HERE_SUFFIX = "_here"
+
+type Kind = tuple[str, bool]
+"""A step function, and whether its steps ask for machines of their own."""
+
+
+def kind_of(step: FrozenStep) -> Kind:
+    return step.function, step.machines is not None
+
+
+def rule_names(steps: Sequence[FrozenStep], reserved: Sequence[str] = ("all",)) -> dict[Kind, str]:
+    """The rule of each kind of step. Where a function has both, the rule that stays here says so in its name."""
+    kinds = list(dict.fromkeys(kind_of(step) for step in steps if step.rule is None))
+    names = _function_names([function for function, _ in kinds], steps, reserved)
+    taken = {*names.values(), *(step.rule for step in steps if step.rule is not None), *reserved}
+    rules: dict[Kind, str] = {}
+    for function, is_remote in kinds:
+        name = names[function]
+        if not is_remote and (function, True) in kinds:
+            name += _HERE_SUFFIX
+            while name in taken:
+                name += "_"
+            taken.add(name)
+        rules[function, is_remote] = name
+    return rules
+
+
+def _function_names(
+    all_functions: Sequence[str], steps: Sequence[FrozenStep], reserved: Sequence[str]
+) -> dict[str, str]:
+    """Function -> name. A name that two functions share is lengthened by their modules, then counted."""
+    functions = list(dict.fromkeys(all_functions))
     taken = {step.rule for step in steps if step.rule is not None} | set(reserved)
     names: dict[str, str] = {}
     for function in functions:

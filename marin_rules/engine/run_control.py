@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 
 from marin_rules.engine.session import Session
+from marin_rules.engine.software import SoftwareFolder
 from marin_rules.engine.warm import WarmServer
 from marin_rules.execution.assessment import IDLE
 from marin_rules.execution.environment import exported
 from marin_rules.execution.info import experiment_info_path, write_experiment_info
+from marin_rules.execution.known_runs import forget, remember
 from marin_rules.execution.status import Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.storage.files import read_bytes, remove_tree
@@ -18,11 +21,16 @@ from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.store import ChangedError
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class RunControl:
     """Starts and ends the run of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, software: SoftwareFolder) -> None:
         self._session = session
+        self._software = software
         self._plan = session.plan
         self._warm: WarmServer | None = None
 
@@ -30,12 +38,15 @@ class RunControl:
         run = self._plan.run
         assessment = self._session.assessment
         if assessment is not None:
+            wanted = {step.software for step in assessment.scheduled if step.software is not None}
+            self._software.ensure(wanted, say=_say)
             done = self._session.statuses()
             again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
             self._plan.forced = tuple(step.index for step in again)
         self._plan.write(run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
         os.environ.update(exported(self._plan.environments))
+        remember(self._plan)
         self._session.live = True
         if warm:
             self._warm = WarmServer(run.plan_path)
@@ -46,13 +57,14 @@ class RunControl:
             write_experiment_info(self._plan, Owner.current().worker_id)
 
     def finish(self, *, success: bool) -> None:
+        forget(run := self._plan.run)
         if self._warm is not None:
             self._warm.stop()
         if not success:
             self._mark_dependents()
         else:
             with contextlib.suppress(OSError):  # Nobody reads it any more.
-                remove_tree(self._plan.run.directory)
+                remove_tree(run.directory)
 
     def _mark_dependents(self) -> None:
         """Steps that did not run because something they depend on failed get DEP_FAILED."""

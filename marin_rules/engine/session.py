@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from marin_rules.engine.names import rule_names
+from marin_rules.engine.names import Kind, kind_of, rule_names
 from marin_rules.execution.assessment import Assessment, StatusOrError, assess
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, info_path, read_info, timestamp
@@ -24,10 +25,13 @@ class Session:
     """A plan, the names Snakemake knows its steps by, and what is known of their states."""
 
     plan: FrozenPlan
-    rule_of: dict[str, str] = field(init=False)
-    """Step function -> rule."""
+    rule_of: dict[Kind, str] = field(init=False)
+    """Kind of step -> rule."""
 
     assessment: Assessment | None = None
+    destination: Callable[[FrozenStep], str | None] = lambda step: None
+    """Where a step will run, for people."""
+
     live: bool = False
     """Steps are running: states that are not final are read anew each time they are asked for."""
 
@@ -40,7 +44,12 @@ class Session:
         return self.plan.by_key[key]
 
     def rule(self, step: FrozenStep) -> str:
-        return step.rule or self.rule_of[step.function]
+        return step.rule or self.rule_of[kind_of(step)]
+
+    @cached_property
+    def remote_rules(self) -> frozenset[str]:
+        """Rules whose steps ask for machines of their own."""
+        return frozenset(rule for (_, is_remote), rule in self.rule_of.items() if is_remote)
 
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""

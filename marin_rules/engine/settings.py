@@ -27,6 +27,8 @@ class Settings:
     force_run_failed: bool | None = None
     executor_info_base_path: str | None = None
     rules: tuple[str, ...] = ()
+    cluster: str | None = None
+    max_concurrent: int | None = None
 
 
 @cache
@@ -61,6 +63,8 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         force_run_failed=given.get("force_run_failed"),
         executor_info_base_path=given.get("executor_info_base_path"),
         rules=_texts(given.get("rules", ())),
+        cluster=given.get("cluster"),
+        max_concurrent=given.get("max_concurrent"),
     )
 
 

@@ -3,7 +3,9 @@
 marin = load(workflow, config)        executes the experiment, or takes the frozen plan it was started with
 output: marin.target("train")         the target of whichever step the rule `train` runs
 input:  marin.inputs                  the targets a step waits for
-params: command=marin.command         what the job executes, followed by `{wildcards.step}`
+params: command=marin.command(rule)   what the job executes, followed by `{wildcards.step}`
+threads: marin.threads(rule)          cores of a step, and what else it asks of its machine:
+resources: **marin.resources(rule)
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.invocation import Invocation
+from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.locations import run_step_command
 from marin_rules.engine.names import SEPARATOR
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.run_control import RunControl
 from marin_rules.engine.session import Session
 from marin_rules.engine.settings import Settings, read_settings
+from marin_rules.engine.software import SoftwareFolder
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
@@ -37,6 +41,7 @@ from marin_rules.execution.stores import check_stores
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.project import project_folder
+from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
 from marin_rules.storage.prefix import marin_prefix
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import check_prefix
@@ -52,13 +57,16 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     gc.set_threshold(200_000, 50, 100)
     try:
         frozen = os.environ.get(PLAN_VARIABLE)
-        plan = FrozenPlan.read(frozen) if frozen else plan_experiment(read_settings(config))
+        settings = read_settings(config)
+        if settings.cluster is not None:
+            os.environ[CLUSTER_VARIABLE] = settings.cluster  # For all rooms, and for the jobs.
+        plan = FrozenPlan.read(frozen) if frozen else plan_experiment(settings)
     except (MarinRulesError, OSError) as error:
         sessions.trouble = str(error)
         raise WorkflowError(str(error)) from None
     session, invocation = sessions.start(plan), Invocation(workflow)
     session.live = not invocation.is_driver  # A process for one job is there because something runs.
-    return MarinWorkflow(session, invocation, storage)
+    return MarinWorkflow(session, invocation, storage, settings.max_concurrent)
 
 
 def plan_experiment(settings: Settings) -> FrozenPlan:
@@ -88,15 +96,21 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
 class MarinWorkflow:
     """What the rules need to know of the plan."""
 
-    def __init__(self, session: Session, invocation: Invocation, storage: Any) -> None:
+    def __init__(
+        self, session: Session, invocation: Invocation, storage: Any, max_concurrent: int | None = None
+    ) -> None:
+        self._max_concurrent = max_concurrent
         self.session = session
         self.plan = session.plan
         self.invocation = invocation
-        self.control = RunControl(session)
+        self._software = SoftwareFolder(session.plan)
+        self._jobs = JobResources(session, invocation)
+        self.control = RunControl(session, self._software)
         self._storage = storage
         self._targets: dict[int, Any] = {}
         # Snakemake inspects an input function at each of its calls, which is quicker for a plain function.
         self.inputs = lambda wildcards: self._inputs(wildcards)
+        session.destination = self._jobs.destination
 
     # -- what is there ---------------------------------------------------------------------------------------
 
@@ -129,10 +143,51 @@ class MarinWorkflow:
             return []
         return [self._target_of(index) for index in step.dependencies if verdicts[index].state not in IDLE]
 
-    @property
-    def command(self) -> str:
-        """What the job of a step executes; Snakemake fills the step in. In a conda environment, that one's Python."""
-        return self._run_step("python" if self.invocation.deploys_conda else sys.executable)
+    def is_local(self, rule: str) -> bool:
+        """Whether the steps of a rule run beside the driver, wherever the others are sent."""
+        return rule not in self.session.remote_rules
+
+    def threads(self, rule: str) -> Any:
+        return self._jobs.threads(rule)
+
+    def resources(self, rule: str) -> dict[str, Any]:
+        return self._jobs.resources(rule)
+
+    def conda(self, rule: str) -> Any:
+        """The conda environment of a rule's steps, for `--sdm conda`; none for steps that have one made by uv."""
+        default = self.environment("steps.yaml")
+        steps = self._steps_of(rule)
+        if all(step.conda is None and step.software is None for step in steps):
+            return default
+        return lambda wildcards: self._conda_of(self.session.step(wildcards.step), default)
+
+    @staticmethod
+    def _conda_of(step: FrozenStep, default: str) -> str | None:
+        return step.conda or (default if step.software is None else None)
+
+    def command(self, rule: str) -> Any:
+        """What the job of a step executes; Snakemake fills the step in."""
+        if all(step.conda is None and step.software is None for step in self._steps_of(rule)):
+            return self._command_of(None)
+        return lambda wildcards: self._command_of(self.session.step(wildcards.step))
+
+    def _command_of(self, step: FrozenStep | None) -> str:
+        """With the Python of the step's own environment, or of a conda environment, or with the driver's."""
+        if step is not None and step.software is not None and not (step.conda and self.invocation.deploys_conda):
+            return self._run_step(self._software.python(step.software), self._software.package)
+        if self.invocation.deploys_conda:
+            return self._run_step("python", self._software.package)
+        return self._run_step(sys.executable)
+
+    def _steps_of(self, rule: str) -> list[FrozenStep]:
+        return self._steps_by_rule.get(rule, [])
+
+    @cached_property
+    def _steps_by_rule(self) -> dict[str, list[FrozenStep]]:
+        found: dict[str, list[FrozenStep]] = {}
+        for step in self.plan.steps:
+            found.setdefault(self.session.rule(step), []).append(step)
+        return found
 
     @property
     def log(self) -> str:
@@ -146,9 +201,18 @@ class MarinWorkflow:
             return [self._target_of(step.index) for step in _ends(needed)]
         self._guarded(self.invocation.check)
         scheduled = self._assessment.scheduled
+        self._guarded(lambda: self._prepare(scheduled))
         if not scheduled:
             return self._nothing_to_run()
         return [self._target_of(step.index) for step in _ends(scheduled)]
+
+    def _prepare(self, scheduled: list[FrozenStep]) -> None:
+        """What must be known before Snakemake asks for the resources of jobs."""
+        self._jobs.check(scheduled)
+        if self._max_concurrent is not None:
+            self.invocation.limit(STEP_SLOT, self._max_concurrent)
+        if self._jobs.site is not None:
+            self._software.shared = self._jobs.site.environments
 
     def report_items(self, wildcards: Any) -> list[ReportItem]:
         """Pages and pictures for Snakemake's report; none unless a report is made."""
@@ -182,7 +246,7 @@ class MarinWorkflow:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
         os.environ[PLAN_VARIABLE] = self.plan.run.plan_path
         self._hold_folders()
-        self._guarded(lambda: self.control.start(warm=self.invocation.runs_locally))
+        self._guarded(lambda: self.control.start(warm=self._starts_jobs_here))
 
     def finish(self, *, success: bool) -> None:
         """All jobs have ended."""
@@ -199,8 +263,15 @@ class MarinWorkflow:
             os.makedirs(folder, exist_ok=True)
             Path(folder, ".keep").touch()
 
-    def _run_step(self, python: str) -> str:
-        return shlex.join(["source", str(run_step_command()), python, "--plan", self.plan.run.plan_path, "--step"])
+    @property
+    def _starts_jobs_here(self) -> bool:
+        if self.invocation.runs_locally:
+            return True
+        return any(self.is_local(self.session.rule(step)) for step in self._assessment.scheduled)
+
+    def _run_step(self, python: str, package: str = "-") -> str:
+        command = ["source", str(run_step_command()), python, package]
+        return shlex.join([*command, "--plan", self.plan.run.plan_path, "--step"])
 
     @cached_property
     def _assessment(self) -> Assessment:

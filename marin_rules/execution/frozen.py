@@ -19,17 +19,20 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from marin_rules.errors import MarinRulesError
+from marin_rules.errors import MarinRulesError, PlanError, SettingsError
 from marin_rules.execution.plain import to_plain
 from marin_rules.execution.sources import FrozenSources, collect_sources
 from marin_rules.execution.travel import Packer, Unpacker
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH, to_json
+from marin_rules.machines import MachineRequest, resources_of
 from marin_rules.plan import Plan, PlannedStep
+from marin_rules.project import project_folder
 from marin_rules.remote import RemoteCallable
+from marin_rules.software.environment import Environment
 from marin_rules.storage.files import read_bytes, write_atomic
 
-_MAGIC = b"marin-rules plan 1\n"
+_MAGIC = b"marin-rules plan 2\n"
 _LENGTH = struct.Struct("<QI")
 
 MAX_WRITTEN_VERSION_BYTES = 1 << 20
@@ -101,6 +104,18 @@ class FrozenStep:
     regions: tuple[str, ...] | None = None
     """Where the step may run, None for anywhere."""
 
+    machines: MachineRequest | None = None
+    """What the step asks for, None for one that runs beside the driver."""
+
+    software: int | None = None
+    """Position in the plan's list of Python environments, None for the driver's own."""
+
+    conda: str | None = None
+    """The conda environment file of the step, None for the default one."""
+
+    job_name: str | None = None
+    """What its job is called where it runs, if not like the step."""
+
     @property
     def hash(self) -> str:
         return self.digest[:HASH_DIGITS]
@@ -137,6 +152,9 @@ class FrozenPlan:
     steps: list[FrozenStep]
     environments: list[dict[str, str]] = field(default_factory=list)
     """Values of environment variables, in memory only: see `FrozenStep.environment`."""
+
+    software: list[Environment] = field(default_factory=list)
+    """Python environments that steps ask for."""
 
     warnings: tuple[str, ...] = ()
     forced: tuple[int, ...] = ()
@@ -192,6 +210,7 @@ class FrozenPlan:
             {
                 "run": asdict(self.run),
                 "steps": [_to_row(step) for step in self.steps],
+                "software": [environment.to_fields() for environment in self.software],
                 "warnings": self.warnings,
                 "forced": self.forced,
                 "places": places,
@@ -233,6 +252,7 @@ class FrozenPlan:
         return cls(
             run=Run(**run),
             steps=[_from_row(index, row) for index, row in enumerate(content["steps"])],
+            software=[Environment.from_fields(fields) for fields in content["software"]],
             warnings=tuple(content["warnings"]),
             forced=tuple(content["forced"]),
             _definitions=parts[0],
@@ -250,12 +270,15 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
     packer = Packer()
     roots = frozenset(plan.roots)
     environments: list[dict[str, str]] = []
+    software = _Software(run)
     steps, records, calls = [], [], []
     keys: set[str] = set()
     for planned in plan.steps:
         fn = planned.step.fn
-        environment = None
+        environment = groups = job_name = None
+        conda = planned.step.conda
         if isinstance(fn, RemoteCallable):
+            groups, job_name, conda = fn.pip_dependency_groups, fn.name, conda or fn.conda
             if fn.env_vars:
                 variables = dict(fn.env_vars)
                 packer.secrets.update(variables.values())
@@ -281,6 +304,10 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
                 environment=environment,
                 mirror_budget_gb=planned.mirror_budget_gb,
                 regions=None if regions is None else regions.get(planned.index),
+                machines=_machines(planned),
+                software=software.position(groups, planned) if groups else None,
+                conda=None if conda is None else _conda_file(conda, run, planned),
+                job_name=job_name,
             )
         )
         records.append(_record(planned))
@@ -289,11 +316,53 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
         run=run,
         steps=steps,
         environments=environments,
+        software=software.environments,
         warnings=plan.warnings,
         _records=records,
         _calls=calls,
         _definitions=packer.definitions(),
         _sources=collect_sources(run.python_path, packer.secrets),
+    )
+
+
+class _Software:
+    """Collects the Python environments that steps ask for."""
+
+    def __init__(self, run: Run) -> None:
+        self.environments: list[Environment] = []
+        self._folder = os.path.dirname(os.path.abspath(run.caller_path))
+        self._prefix = run.prefix
+        self._positions: dict[tuple[str, ...], int] = {}
+
+    def position(self, groups: tuple[str, ...], planned: PlannedStep) -> int:
+        if groups not in self._positions:
+            try:
+                environment = Environment.of_groups(groups, self._folder, prefix=self._prefix)
+            except SettingsError as error:
+                raise PlanError(f"step {planned.name!r}: {error}") from error
+            if environment not in self.environments:
+                self.environments.append(environment)
+            self._positions[groups] = self.environments.index(environment)
+        return self._positions[groups]
+
+
+def _machines(planned: PlannedStep) -> MachineRequest | None:
+    resources = resources_of(planned.step)
+    return None if resources is None else MachineRequest.from_resources(resources)
+
+
+def _conda_file(name: str, run: Run, planned: PlannedStep) -> str:
+    """A conda environment file by its path: beside the experiment, or else in the project's `envs/`."""
+    candidates = [
+        os.path.join(os.path.dirname(os.path.abspath(run.caller_path)), name),
+        os.path.abspath(name),
+        str(project_folder() / "envs" / name),
+    ]
+    for path in candidates:
+        if os.path.isfile(path):
+            return path
+    raise PlanError(
+        f"step {planned.name!r}: there is no conda environment file {name}; looked for {', '.join(candidates)}"
     )
 
 
@@ -328,12 +397,20 @@ def _key(planned: PlannedStep, taken: set[str]) -> str:
 _ROW = tuple(item.name for item in fields(FrozenStep) if item.name != "index")
 
 
+_MACHINES = _ROW.index("machines")
+
+
 def _to_row(step: FrozenStep) -> list[Any]:
-    return [getattr(step, name) for name in _ROW]
+    row = [getattr(step, name) for name in _ROW]
+    if step.machines is not None:
+        row[_MACHINES] = step.machines.to_fields()
+    return row
 
 
 def _from_row(index: int, row: list[Any]) -> FrozenStep:
     values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in row]
+    if values[_MACHINES] is not None:
+        values[_MACHINES] = MachineRequest.from_fields(values[_MACHINES])
     return FrozenStep(index, *values)
 
 

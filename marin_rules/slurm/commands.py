@@ -16,8 +16,31 @@ TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
 
 
+_PASSING = (
+    "unable to contact slurm controller",
+    "unable to contact the controller",
+    "socket timed out",
+    "connection refused",
+    "connect failure",
+    "connection timed out",
+    "zero bytes were transmitted",
+    "transport endpoint is not connected",
+    "temporarily unavailable",
+    "temporarily unable",
+    "in standby mode",
+    "submitlimit",
+    "submitjoblimit",
+    "slurm_load_jobs error",
+)
+"""What Slurm says when it is busy, restarts, or has as many of the user's jobs as it takes: it passes."""
+
+
 class SlurmError(MarinRulesError):
-    """A command of Slurm failed, or gave no answer in time."""
+    """A command of Slurm failed."""
+
+
+class SlurmBusyError(SlurmError):
+    """Slurm gave no answer, or asked to try again later."""
 
 
 def has_slurm() -> bool:
@@ -47,9 +70,11 @@ def run_command(
     except FileNotFoundError as error:
         raise SlurmError(f"{words[0]} is not on this machine: start the run where Slurm's commands are") from error
     except subprocess.TimeoutExpired as error:
-        raise SlurmError(f"{words[0]} gave no answer for {timeout:.0f} s") from error
+        raise SlurmBusyError(f"{words[0]} gave no answer for {timeout:.0f} s") from error
     if answer.returncode != 0:
-        raise SlurmError(f"{words[0]} failed: {_message(answer.stderr) or f'exit code {answer.returncode}'}")
+        message = _message(answer.stderr)
+        kind = SlurmBusyError if any(sign in message.lower() for sign in _PASSING) else SlurmError
+        raise kind(f"{words[0]} failed: {message or f'exit code {answer.returncode}'}")
     return answer.stdout
 
 

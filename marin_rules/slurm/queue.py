@@ -38,7 +38,7 @@ class Tag:
         return cls(run, step, hashlib.md5(output_path.encode(), usedforsecurity=False).hexdigest()[:12])
 
     def __str__(self) -> str:
-        return ":".join([_MARK, *(quote(part, safe="/-_.~+=@,%") for part in (self.run, self.step, self.place))])
+        return f"{_MARK}:{quote(self.run, safe='')}:{self.step}:{self.place}"  # No key of a step holds a colon.
 
     @classmethod
     def parse(cls, comment: str) -> Tag | None:
@@ -46,7 +46,7 @@ class Tag:
         parts = comment.strip().split(":")
         if len(parts) != 4 or parts[0] != _MARK:
             return None
-        return cls(unquote(parts[1]), unquote(parts[2].replace("%", "%25")), parts[3])
+        return cls(unquote(parts[1]), parts[2], parts[3])
 
     def is_same_step(self, other: Tag) -> bool:
         return (self.step, self.place) == (other.step, other.place)

@@ -105,8 +105,8 @@ class Site:
         if queue is None:
             most = max(queue.gpu_count or 0 for queue in found)
             raise SettingsError(
-                f"step {step!r} asks for {request.gpus} GPUs on each machine, but one of {_partition(found[0])} in Slurm"
-                f" cluster {self.name} has {most}. Ask for at most {most}, and for more machines with replicas."
+                f"step {step!r} asks for {request.gpus} GPUs on each machine, but one of {_partition(found[0])} in"
+                f" Slurm cluster {self.name} has {most}. Ask for at most {most}, and for more machines with replicas."
             )
         return queue
 

@@ -1,0 +1,381 @@
+"""`--executor marin-slurm`: steps as Slurm jobs. A thin subclass of Snakemake's own Slurm executor.
+
+What the stock executor keeps doing: its settings, the choice of accounts and partitions, threads for submissions, log
+folders, and everything for jobs that are not plain steps (hand-written rules, groups, conda environments).
+
+What differs for steps, and why:
+
+- The job runs the step's worker itself. The stock job starts Snakemake twice before it comes to the step.
+- One squeue a second at first, then more and more seldom, instead of every 40 seconds and later.
+- A job whose machine was taken away (preempted without requeue, node failed, or a time limit that hit a step which
+  makes progress) is submitted again. That costs no retry; how often it may happen has a bound of its own. The stock
+  executor waits for ever for a job that ends PREEMPTED.
+- A job that a person cancelled is not tried again.
+- A job for the same step that is there already, from a driver that was killed, is taken up instead of submitting
+  another one. A step that is under way elsewhere is waited for here, not on a node.
+- Slurm may be silent for a while: nothing is concluded from that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from snakemake_executor_plugin_slurm import Executor as StockExecutor
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from marin_rules.engine import session as sessions
+from marin_rules.engine.warm import WARM_VARIABLE
+from marin_rules.execution.frozen import FrozenStep
+from marin_rules.execution.known_runs import find_run
+from marin_rules.execution.progress import made_progress
+from marin_rules.execution.status import CorruptStatusError, Status, read_status
+from marin_rules.execution.step_lease import open_lease
+from marin_rules.slurm.commands import SlurmBusyError, SlurmError
+from marin_rules.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
+from marin_rules.slurm.states import Meaning, meaning_of
+from marin_rules.slurm.submission import Submission
+from marin_rules.storage.leases.lease import Lease
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import describe
+
+_FIRST_PAUSE_SECONDS = 0.5
+_PAUSE_GROWTH = 1.3
+"""Between two looks at the queue: short while something happens, then longer, up to Snakemake's own setting."""
+
+_BUSY_SECONDS = (1.0, 30.0)
+"""First and longest pause before a command is tried again that Slurm had no time for."""
+
+_MISSING_SECONDS = 60.0
+"""How long Slurm may not know a job that it has accepted, before it is taken for lost."""
+
+_STATUS_SECONDS = 30.0
+"""How long the status of a step may take to be seen here after its job has ended: network file systems cache."""
+
+
+@dataclass
+class _Track:
+    """What is known of a step's jobs in this run."""
+
+    step: FrozenStep
+    interruptions: int = 0
+    state: str = ""
+    nodes: str = ""
+    lease: Lease | None = None
+    """Watches a step that is under way elsewhere; None once it has a job of ours."""
+
+    missing_since: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass
+class _Ours:
+    """Jobs to be cancelled if the run is: by now known to live."""
+
+    ids: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    closed: bool = False
+
+    def add(self, number: str) -> bool:
+        """False if the run was cancelled meanwhile."""
+        with self.lock:
+            self.ids.add(number)
+            return not self.closed
+
+    def discard(self, number: str | None) -> None:
+        with self.lock:
+            self.ids.discard(number or "")
+
+
+class Executor(StockExecutor):  # type: ignore[misc]
+    """Submits steps, and watches over their jobs."""
+
+    def __post_init__(self, test_mode: bool = False) -> None:
+        super().__post_init__(test_mode)
+        self._session = sessions.current()
+        self._tracks: dict[str, _Track] = {}
+        self._ours = _Ours()
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._silent = False
+
+    # -- submitting ------------------------------------------------------------------------------------------
+
+    def run_job(self, job: Any) -> None:
+        step = self._plain_step(job)
+        if step is None:
+            super().run_job(job)
+            return
+        track = self._tracks.setdefault(step.key, _Track(step))
+        track.state, track.missing_since, track.ended_at = "", None, None
+        try:
+            info = self._take_up(job, track)
+        except (SlurmError, OSError) as error:
+            self._report_job_error_threadsafe(SubmittedJobInfo(job), f"could not be submitted: {error}")
+            return
+        self._pause = _FIRST_PAUSE_SECONDS
+        if info is not None:
+            self._report_job_submission_threadsafe(info)
+
+    def _plain_step(self, job: Any) -> FrozenStep | None:
+        """The step of a job that can run its worker directly."""
+        if job.is_group() or job.conda_env is not None or not hasattr(job.wildcards, "step"):
+            return None
+        step = self._session.plan.by_key.get(job.wildcards.step)
+        return None if step is None or step.rule is not None else step
+
+    def _take_up(self, job: Any, track: _Track) -> SubmittedJobInfo | None:
+        """Find a job that does the step already, or wait for whoever does it, or submit one."""
+        step = track.step
+        tag = Tag.of(self._session.plan.run.id, step.key, step.output_path)
+        pause = _BUSY_SECONDS[0]
+        while not self._ours.closed:
+            try:
+                found = live_job_of(tag, our_jobs().values())
+                if found is not None:
+                    return self._adopt(job, track, found)
+                lease = open_lease(step.output_path, Owner.current())
+                holder = lease.try_acquire()
+                if holder is not None:
+                    track.lease = lease
+                    self._tell(f"wait   {step.name}: held by {describe(holder, time.time())}")
+                    return SubmittedJobInfo(job, aux={})
+                lease.release()
+                return self._submit(job, track, tag)
+            except SlurmBusyError as error:
+                # A submission that got no answer may have been made: the next look at the queue finds it.
+                self._tell(f"wait   {step.name}: {error}; will try again")
+                time.sleep(pause)
+                pause = min(2 * pause, _BUSY_SECONDS[1])
+        return None
+
+    def _submit(self, job: Any, track: _Track, tag: Tag) -> SubmittedJobInfo | None:
+        step = track.step
+        settings = self.workflow.executor_settings
+        submission = Submission(
+            name=step.job_name or step.name,
+            tag=tag,
+            command=job.shellcmd,
+            log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / "%j.log"),
+            folder=str(self.workflow.workdir_init),
+            resources=self._resources(job),
+            requeue=not settings.no_requeue,
+            excluded_nodes=tuple(sorted(self._failed_nodes)),
+        )
+        number = submission.submit(_job_environment())
+        if not self._ours.add(number):
+            cancel([number])  # The run was cancelled in this very moment.
+            return None
+        self._tell(f"queue  {step.name}: slurm job {number}, {self._session.destination(step)}")
+        return self._info(job, number)
+
+    def _resources(self, job: Any) -> Mapping[str, Any]:
+        """What the job asks for; where nothing is said, what the settings of the stock executor say."""
+        settings = self.workflow.executor_settings
+        fallback = {"qos": settings.qos, "reservation": settings.reservation}
+        given = {name: value for name, value in job.resources.items() if value is not None}
+        return {**{name: value for name, value in fallback.items() if value}, **given}
+
+    def _adopt(self, job: Any, track: _Track, found: SlurmJob) -> SubmittedJobInfo:
+        """Go on with a job that another driver has submitted; it becomes ours if that driver is gone."""
+        assert found.tag is not None
+        run = find_run(found.tag.run)
+        if run is None or run.driver_is_gone or found.tag.run == self._session.plan.run.id:
+            self._ours.add(found.id)
+        self._tell(f"found  {track.step.name}: slurm job {found.id} of {found.tag.run} is at it")
+        return self._info(job, found.id)
+
+    def _info(self, job: Any, number: str) -> SubmittedJobInfo:
+        log = self.slurm_logdir / "steps" / job.wildcards.step.replace("%", "_") / f"{number}.log"
+        return SubmittedJobInfo(job, external_jobid=number, aux={"slurm_logfile": log})
+
+    # -- watching --------------------------------------------------------------------------------------------
+
+    async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
+        jobs = self._ask(active_jobs)
+        settled = False
+        for info in active_jobs:
+            track = self._track(info)
+            if track is not None and track.lease is not None:
+                live = self._look_elsewhere(info, track)
+            elif jobs is None:
+                live = not self._is_done_anyway(info, track)
+            else:
+                live = self._look(info, track, jobs.get(info.external_jobid or ""))
+            if live:
+                yield info
+            else:
+                self._ours.discard(info.external_jobid)
+                settled = True
+        longest = float(self.workflow.remote_execution_settings.seconds_between_status_checks)
+        self._pause = _FIRST_PAUSE_SECONDS if settled else min(self._pause * _PAUSE_GROWTH, longest)
+        self.next_seconds_between_status_checks = min(self._pause, longest)
+
+    def _track(self, info: SubmittedJobInfo) -> _Track | None:
+        step = self._plain_step(info.job)
+        return None if step is None else self._tracks.get(step.key)
+
+    def _ask(self, active_jobs: list[SubmittedJobInfo]) -> dict[str, SlurmJob] | None:
+        """The jobs that Slurm knows; None if it does not answer."""
+        ids = [info.external_jobid for info in active_jobs if info.external_jobid is not None]
+        if not ids:
+            return {}
+        try:
+            jobs = our_jobs()
+        except SlurmError as error:
+            if not self._silent:
+                self._tell(f"slurm does not answer, its jobs go on: {error}")
+            self._silent = True
+            return None
+        if self._silent:
+            self._tell("slurm answers again")
+        self._silent = False
+        return {**jobs, **forgotten_jobs([number for number in ids if number not in jobs])}
+
+    def _look(self, info: SubmittedJobInfo, track: _Track | None, job: SlurmJob | None) -> bool:
+        """Whether a job still has to be waited for; one that has ended is reported."""
+        if job is None:
+            return self._look_for_missing(info, track)
+        if track is not None:
+            track.missing_since = None
+        meaning = meaning_of(job.state)
+        if meaning is Meaning.LIVE:
+            if track is not None:
+                self._tell_change(track, job)
+            return True
+        if meaning is Meaning.DONE:
+            return self._is_settling(info, track)
+        if track is not None and self._is_interruption(track, meaning):
+            return self._again(info, track, job)
+        self._fail(info, _reason(job, meaning), again=meaning is not Meaning.CANCELLED)
+        return False
+
+    def _is_settling(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
+        """A job that ended well has written its step's status, which may take a while to be seen here."""
+        if track is not None and _status(track.step) is not Status.SUCCESS:
+            track.ended_at = track.ended_at or time.monotonic()
+            if time.monotonic() - track.ended_at < _STATUS_SECONDS:
+                return True
+            self._fail(info, f"slurm job {info.external_jobid} ended well, but the step's status does not say so")
+            return False
+        self._succeed(info)
+        return False
+
+    def _look_for_missing(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
+        """Slurm does not know the job: it is too new, or long forgotten. The step's status may tell more."""
+        if self._is_done_anyway(info, track):
+            return False
+        if track is None:
+            return True
+        now = time.monotonic()
+        track.missing_since = track.missing_since or now
+        if now - track.missing_since < _MISSING_SECONDS:
+            return True
+        return self._again(info, track, SlurmJob(info.external_jobid or "", "forgotten by Slurm"))
+
+    def _is_done_anyway(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
+        if track is None or _status(track.step) is not Status.SUCCESS:
+            return False
+        self._succeed(info)
+        return True
+
+    def _look_elsewhere(self, info: SubmittedJobInfo, track: _Track) -> bool:
+        """A step that another run is at: done, still under way, or free for us."""
+        assert track.lease is not None
+        try:
+            if track.lease.try_acquire() is not None:
+                return True
+            track.lease.release()
+        except OSError:
+            return True
+        track.lease = None
+        if not self._is_done_anyway(info, track):
+            self._job_submission_executor.submit(self.run_job, info.job)
+        return False
+
+    def _is_interruption(self, track: _Track, meaning: Meaning) -> bool:
+        if meaning is Meaning.TIMED_OUT:
+            with contextlib.suppress(Exception):
+                return made_progress(track.step.output_path)
+        return meaning is Meaning.INTERRUPTED
+
+    def _again(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
+        """Submit a step again that lost its machine, unless that has happened too often."""
+        track.interruptions += 1
+        most = self.workflow.executor_settings.max_interruptions
+        what = f"slurm job {job.id} was {job.state}{f' on {job.nodes}' if job.nodes else ''}"
+        if track.interruptions > most:
+            self._fail(info, f"{what}; that happened {track.interruptions} times, and {most} are allowed")
+            return False
+        self._tell(f"again  {track.step.name}: {what}; submitted again ({track.interruptions} of at most {most})")
+        self._job_submission_executor.submit(self.run_job, info.job)
+        return False
+
+    def _tell_change(self, track: _Track, job: SlurmJob) -> None:
+        if job.state == track.state:
+            return
+        if job.state == "RUNNING":
+            self._tell(f"start  {track.step.name} on {job.nodes}")
+        elif track.state == "RUNNING" and job.state in ("PENDING", "REQUEUED"):
+            self._tell(f"again  {track.step.name} was taken off {track.nodes} and is queued again by Slurm")
+        if job.state in ("RUNNING", "PENDING", "REQUEUED"):  # Not what only passes by, such as COMPLETING.
+            track.state, track.nodes = job.state, job.nodes
+
+    # -- the end of a job ------------------------------------------------------------------------------------
+
+    def _succeed(self, info: SubmittedJobInfo) -> None:
+        self.report_job_success(info)
+        log = (info.aux or {}).get("slurm_logfile")
+        if log is not None and not self.workflow.executor_settings.keep_successful_logs:
+            with contextlib.suppress(OSError):
+                log.unlink()
+
+    def _fail(self, info: SubmittedJobInfo, reason: str, *, again: bool = True) -> None:
+        if not again:
+            job: Any = info.job
+            job.attempt = job.restart_times + 1  # Snakemake takes it for the last attempt.
+        log = (info.aux or {}).get("slurm_logfile")
+        self.report_job_error(info, msg=reason, aux_logs=[str(log)] if log else [])
+
+    def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        """End all that this run has submitted, also what is being looked at or submitted in this moment."""
+        with self._ours.lock:
+            self._ours.closed = True
+            ids = set(self._ours.ids)
+        ids |= {info.external_jobid for info in active_jobs if info.external_jobid and self._track(info) is None}
+        if not ids:
+            return
+        try:
+            cancel(sorted(ids))
+            self._tell(f"cancelled slurm jobs {', '.join(sorted(ids))}")
+        except SlurmError as error:
+            self._tell(f"could not cancel the jobs: {error}. Do it by hand: scancel {' '.join(sorted(ids))}")
+
+    def _tell(self, text: str) -> None:
+        self.logger.info(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def _reason(job: SlurmJob, meaning: Meaning) -> str:
+    words = {
+        Meaning.OUT_OF_MEMORY: "ran out of memory",
+        Meaning.TIMED_OUT: "reached its time limit",
+        Meaning.CANCELLED: "was cancelled",
+        Meaning.INTERRUPTED: "lost its machine",
+    }
+    return f"slurm job {job.id} {words.get(meaning, 'failed')}{f' on {job.nodes}' if job.nodes else ''}"
+
+
+def _status(step: FrozenStep) -> Status | None:
+    try:
+        return read_status(step.output_path)
+    except (OSError, CorruptStatusError):
+        return None
+
+
+def _job_environment() -> dict[str, str]:
+    """Ours, but for the warm workers: a job must not leave its allocation."""
+    return {name: value for name, value in os.environ.items() if name != WARM_VARIABLE}

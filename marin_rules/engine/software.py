@@ -1,0 +1,39 @@
+"""Where the Python environments of a run's steps are, and how they come to be there before the first job starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from functools import cached_property
+
+from marin_rules.execution.frozen import FrozenPlan
+from marin_rules.software.build import ensure_environment
+from marin_rules.software.environment import environments_folder
+from marin_rules.software.package import package_folder
+
+
+class SoftwareFolder:
+    """The environments of one plan."""
+
+    def __init__(self, plan: FrozenPlan) -> None:
+        self._plan = plan
+        self.shared: str | None = None
+        """Where the cluster keeps environments, if its file says so. Set before anything is asked."""
+
+    @cached_property
+    def path(self) -> str:
+        return environments_folder(self.shared)
+
+    @cached_property
+    def package(self) -> str:
+        """A folder that holds this package and nothing else, for Pythons that do not have it installed."""
+        return package_folder(self.path)
+
+    def python(self, position: int) -> str:
+        """The Python of an environment, which need not be there yet."""
+        return os.path.join(self.path, self._plan.software[position].name, "bin", "python")
+
+    def ensure(self, positions: Collection[int], say: Callable[[str], None]) -> None:
+        """Build what is missing. A build that fails ends the run before it has begun."""
+        for position in sorted(positions):
+            ensure_environment(self._plan.software[position], self.path, say)

@@ -1,0 +1,39 @@
+"""What this machine has: cores, memory, GPUs. Asked only when steps run here."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""Names the GPUs that a process may use; what it says here is what there is to share out."""
+
+_DEVICE = re.compile(r"nvidia(\d+)")
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@cache
+def memory_mb() -> int:
+    """Memory of this machine, or of the container that we are in."""
+    amounts = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _CGROUP_LIMITS:
+        try:
+            with open(path, encoding="ascii") as file:
+                amounts.append(int(file.read()))
+        except (OSError, ValueError):  # There is none, or it says "max".
+            continue
+    return min(amounts) >> 20
+
+
+def gpus() -> tuple[str, ...]:
+    """Names of the GPUs here, as `CUDA_VISIBLE_DEVICES` spells them."""
+    visible = os.environ.get(GPU_VARIABLE)
+    if visible is not None:
+        names = (name.strip() for name in visible.split(","))
+        return tuple(name for name in names if name and name not in ("-1", "NoDevFiles"))
+    try:
+        devices = (_DEVICE.fullmatch(name) for name in os.listdir("/dev"))
+    except OSError:
+        return ()
+    return tuple(str(number) for number in sorted(int(device[1]) for device in devices if device))
