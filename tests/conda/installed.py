@@ -1,0 +1,68 @@
+"""A driver's environment as users have it: marin_rules is installed, from its wheel, and not a checkout.
+
+There the package stands in one folder with all else that the driver needs, and none of that may reach a step which
+runs in an environment of its own. What marin_rules imports is not installed again: it is found where it is.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+DRIVERS_OWN_MODULE = "known_to_the_driver_only"
+"""A module that stands beside marin_rules, as all else does that users have in the driver's environment."""
+
+
+@dataclass(frozen=True)
+class InstalledDriver:
+    """The virtual environment in `folder`."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> InstalledDriver:
+        driver = cls(folder / "venv")
+        venv.create(driver.folder, symlinks=True)
+        (driver.site_packages / "what_it_imports.pth").write_text(sysconfig.get_path("purelib"))
+        with zipfile.ZipFile(_build_wheel(folder)) as wheel:
+            wheel.extractall(driver.site_packages)
+        (driver.site_packages / f"{DRIVERS_OWN_MODULE}.py").touch()
+        _use_this_python(driver.project / "envs")
+        return driver
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def site_packages(self) -> Path:
+        return Path(sysconfig.get_path("purelib", "venv", {"base": str(self.folder)}))
+
+    @property
+    def project(self) -> Path:
+        """Where the package carries the Snakefile, the profiles and the environments."""
+        return self.site_packages / "marin_rules" / "_workflow"
+
+
+def _build_wheel(folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _use_this_python(environments: Path) -> None:
+    """Let the shipped environments ask for the Python that tests run with, the only one that the channel has.
+
+    Functions of an experiment travel as bytecode: another minor version than the driver's could not run them.
+    """
+    for path in environments.glob("*.yaml"):
+        path.write_text(re.sub(r"(?m)^( *- python) .*$", rf"\1 ={PYTHON_VERSION}", path.read_text()))

@@ -1,0 +1,319 @@
+"""`snakemake --sdm conda`: steps and rules run in the conda environments that they name.
+
+Everything here is real except conda: see tests/conda. So this is about who runs where, not about conda's own work.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conda.installed import DRIVERS_OWN_MODULE, PYTHON_VERSION, InstalledDriver
+
+pytest_plugins = ["conda.fixtures"]
+
+IMPOSSIBLE = "channels: [conda-forge]\ndependencies: [no-such-tool >=2]\n"
+
+
+@pytest.fixture
+def snakemake(
+    start: Callable[..., Any],
+    conda: dict[str, str],
+    installed_driver: InstalledDriver,
+    tmp_path: Path,
+    prefix: Path,
+) -> Callable[..., Any]:
+    """`snakemake(*arguments, experiment=, env=)`: that of a driver with marin_rules installed and conda on PATH."""
+    variables = conda | {"MARIN_ENVIRONMENTS": str(tmp_path / "environments")}
+
+    def run(*arguments: str, experiment: Path, env: dict[str, str] | None = None) -> Any:
+        snakefile = installed_driver.project / "Snakefile"
+        settings = [f"experiment={experiment}", f"prefix={prefix}"]
+        command = [installed_driver.python, "-m", "snakemake", "--snakefile", snakefile, *arguments]
+        return start([*command, "--config", *settings], env=variables | (env or {})).wait()
+
+    return run
+
+
+@pytest.fixture
+def environments(tmp_path: Path) -> Callable[[], list[Path]]:
+    """`environments()` are the conda environments that runs in this test's folder have made."""
+    return lambda: sorted(path for path in (tmp_path / ".snakemake" / "conda").iterdir() if path.is_dir())
+
+
+def test_the_first_tutorial_runs_in_the_projects_environment_which_is_made_once(
+    repository: Path,
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    environments: Callable[[], list[Path]],
+    status_of: Callable[[str], str | None],
+    folder_of: Callable[[str], Path],
+) -> None:
+    source = (repository / "experiments" / "tutorials" / "hello_world.py").read_text()
+    telling = source.replace('print(f"writing', 'import sys; print(f"{sys.prefix} is writing')
+    assert telling != source
+    file = experiment(telling, "hello_world.py")
+
+    result = snakemake("--sdm", "conda", experiment=file)
+    assert result.code == 0, result.output
+    (environment,) = environments()
+    assert f"[hello_world/data] {environment} is writing 100 numbers\n" in result.output
+    assert status_of("hello_world/data") == status_of("hello_world/stats") == "SUCCESS"
+    assert json.loads((folder_of("hello_world/stats") / ".artifact.json").read_text())["mean"] == 49.5
+
+    (environment / "kept").touch()
+    result = snakemake("--sdm", "conda", "--forceall", experiment=file)
+    assert result.code == 0, result.output
+    assert result.started == ["hello_world/data", "hello_world/stats"]
+    assert environments() == [environment]
+    assert (environment / "kept").exists()
+
+
+LOOKING = """
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, remote
+
+    def look(config):
+        import importlib.util
+        import json
+        import os
+        import sys
+
+        def origin(name):
+            spec = importlib.util.find_spec(name)
+            return spec and spec.origin
+
+        seen = {"executable": sys.executable, **{name: origin(name) for name in config["modules"]}}
+        with open(os.path.join(config["path"], "seen.json"), "w") as file:
+            json.dump(seen, file)
+
+    def step(name, fn=look, **options):
+        config = {"modules": MODULES, "path": THIS_OUTPUT_PATH}
+        return ExecutorStep(name=name, fn=fn, config=config, **options)
+
+    if __name__ == "__main__":
+        executor_main(steps=STEPS)
+"""
+
+
+@pytest.fixture
+def looking(experiment: Callable[..., Path]) -> Callable[..., Path]:
+    """`looking(modules, steps)` writes an experiment whose steps write down from where they would import modules."""
+
+    def write(modules: list[str], steps: str) -> Path:
+        return experiment(LOOKING.replace("MODULES", repr(modules)).replace("STEPS", steps))
+
+    return write
+
+
+@pytest.fixture
+def seen_by(folder_of: Callable[[str], Path]) -> Callable[[str], dict[str, str | None]]:
+    """`seen_by("name")` is what that step of `looking` has written: its Python and the file of each module."""
+    return lambda name: json.loads((folder_of(name) / "seen.json").read_text())
+
+
+def test_a_step_has_what_its_environment_has_and_nothing_of_the_drivers(
+    looking: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    environments: Callable[[], list[Path]],
+    seen_by: Callable[[str], dict[str, str]],
+) -> None:
+    modules = ["marin_rules", "fsspec", "cloudpickle", "snakemake", DRIVERS_OWN_MODULE]
+    result = snakemake("--sdm", "conda", experiment=looking(modules, "[step('look')]"))
+    assert result.code == 0, result.output
+    (environment,) = environments()
+    seen = seen_by("look")
+    assert seen["executable"] == str(environment / "bin" / "python")
+    assert seen["marin_rules"]
+    assert seen["fsspec"].startswith(f"{environment}/")
+    assert seen["cloudpickle"].startswith(f"{environment}/")
+    assert seen["snakemake"] is None
+    assert seen[DRIVERS_OWN_MODULE] is None
+
+
+def test_functions_and_steps_name_environments_of_their_own(
+    looking: Callable[..., Path],
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    environments: Callable[[], list[Path]],
+    seen_by: Callable[[str], dict[str, str]],
+) -> None:
+    own = f"channels: [conda-forge]\ndependencies: [python ={PYTHON_VERSION}, cloudpickle, fsspec, iniconfig]\n"
+    experiment(own, "envs/own.yaml")
+    experiment(IMPOSSIBLE, "envs/impossible.yaml")
+    file = looking(
+        ["iniconfig"],
+        """[
+            step("none"),
+            step("of_the_project", conda="steps.yaml"),
+            step("of_the_function", remote(look, conda="envs/own.yaml")),
+            step("of_the_step", conda="envs/own.yaml"),
+            step("of_both", remote(look, conda="envs/impossible.yaml"), conda="envs/own.yaml"),
+        ]""",
+    )
+    result = snakemake("--sdm", "conda", experiment=file)
+    assert result.code == 0, result.output
+    shared, own_one = seen_by("none"), seen_by("of_the_function")
+    assert seen_by("of_the_project") == shared
+    assert seen_by("of_the_step") == seen_by("of_both") == own_one
+    assert shared["iniconfig"] is None
+    assert own_one["iniconfig"] is not None
+    own_folder = Path(own_one["executable"]).parents[1]
+    assert own_one["iniconfig"].startswith(f"{own_folder}/")
+    assert {Path(shared["executable"]).parents[1], own_folder} == set(environments())
+
+
+def test_an_environment_file_that_is_missing_is_told_before_anything_runs(
+    looking: Callable[..., Path], snakemake: Callable[..., Any], prefix: Path
+) -> None:
+    file = looking([], "[step('first'), step('second', conda='envs/missing.yaml')]")
+    result = snakemake("--sdm", "conda", experiment=file)
+    assert result.code != 0
+    assert "step 'second': there is no conda environment file envs/missing.yaml" in result.output
+    assert str(file.parent / "envs" / "missing.yaml") in result.output
+    assert "Traceback" not in result.output
+    assert not prefix.exists()
+
+
+def test_a_shell_rule_finds_its_tools_in_its_environment(
+    repository: Path,
+    tmp_path: Path,
+    conda: dict[str, str],
+    snakemake: Callable[..., Any],
+    environments: Callable[[], list[Path]],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+) -> None:
+    # Tools that fail, in front of the machine's own: only those of an environment can do the work.
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for tool in ("tr", "sort", "uniq", "awk"):
+        (broken / tool).write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+        (broken / tool).chmod(0o755)
+    path = {"PATH": f"{broken}{os.pathsep}{conda['PATH']}"}
+    file = repository / "experiments" / "tutorials" / "mixed.py"
+
+    result = snakemake(experiment=file, env=path)
+    assert result.code != 0
+    assert status_of("mixed/counts") == "FAILED"
+    assert environments() == []
+
+    result = snakemake("--sdm", "conda", experiment=file, env=path)
+    assert result.code == 0, result.output
+    assert result.started == ["mixed/counts", "mixed/top"]
+    counts = (folder_of("mixed/counts") / "counts.txt").read_text()
+    found = {word: int(count) for count, word in (line.split() for line in counts.splitlines())}
+    assert found == Counter((folder_of("mixed/text") / "text.txt").read_text().split())
+    assert status_of("mixed/counts") == status_of("mixed/top") == "SUCCESS"
+    assert len(environments()) == 2
+
+
+OWN_ENVIRONMENT = {
+    "experiment.py": """
+        from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, SnakemakeRule, executor_main
+
+        def write(config):
+            with open("ran", "w"):
+                pass
+
+        first = ExecutorStep(name="first", fn=write, config={})
+        second = ExecutorStep(name="second", fn=SnakemakeRule("tell"), config={"after": first})
+
+        if __name__ == "__main__":
+            executor_main(steps=[second])
+    """,
+    "experiment.smk": """
+        rule tell:
+            input:
+                marin.inputs,
+            output:
+                marin.target("tell"),
+            conda:
+                "ENVIRONMENT"
+            params:
+                path=marin.output_path,
+            shell:
+                marin.leased("command -v sort > {params.path:q}/sort")
+    """,
+}
+
+
+@pytest.fixture
+def own_environment(experiment: Callable[..., Path]) -> Callable[[str], Path]:
+    """`own_environment(name)` writes an experiment whose last step is a shell rule in the environment of that name."""
+
+    def write(name: str) -> Path:
+        experiment(OWN_ENVIRONMENT["experiment.smk"].replace("ENVIRONMENT", name), "experiment.smk")
+        return experiment(OWN_ENVIRONMENT["experiment.py"])
+
+    return write
+
+
+def test_an_environment_that_cannot_be_solved_is_told_before_any_step_runs(
+    tmp_path: Path,
+    own_environment: Callable[[str], Path],
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    status_of: Callable[[str], str | None],
+) -> None:
+    experiment(IMPOSSIBLE, "envs/impossible.yaml")
+    result = snakemake("--sdm", "conda", experiment=own_environment("envs/impossible.yaml"))
+    assert result.code != 0
+    assert "No candidates were found for no-such-tool >=2" in result.output
+    assert "envs/impossible.yaml" in result.output
+    assert "Traceback" not in result.output
+    assert result.started == []
+    assert not (tmp_path / "ran").exists()
+    assert status_of("first") is status_of("second") is None
+
+
+@pytest.fixture
+def conda_command(conda: dict[str, str], conda_installation: Path) -> Callable[..., str]:
+    """`conda_command(*arguments)` is what conda prints."""
+
+    def run(*arguments: str | Path) -> str:
+        command = [conda_installation / "bin" / "conda", *arguments]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    return run
+
+
+@pytest.fixture
+def made_by_hand(tmp_path: Path, experiment: Callable[..., Path], conda_command: Callable[..., str]) -> Path:
+    """An environment with shell tools that no run has made."""
+    file = experiment("channels: [conda-forge]\ndependencies: [coreutils]\n", "tools.yaml")
+    conda_command("env", "create", "--file", file, "--prefix", tmp_path / "made-by-hand")
+    return tmp_path / "made-by-hand"
+
+
+def test_pins_beside_an_environment_file_are_installed_and_nothing_is_solved(
+    made_by_hand: Path,
+    conda_command: Callable[..., str],
+    own_environment: Callable[[str], Path],
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    environments: Callable[[], list[Path]],
+    folder_of: Callable[[str], Path],
+) -> None:
+    platform = json.loads(conda_command("info", "--json"))["platform"]
+    experiment(IMPOSSIBLE, "envs/pinned.yaml")
+    experiment(conda_command("list", "--explicit", "--prefix", made_by_hand), f"envs/pinned.{platform}.pin.txt")
+    result = snakemake("--sdm", "conda", experiment=own_environment("envs/pinned.yaml"))
+    assert result.code == 0, result.output
+    tool = Path((folder_of("second") / "sort").read_text().strip())
+    assert tool.parents[1] in environments()
+
+
+def test_a_rule_may_name_an_environment_that_was_made_by_hand(
+    made_by_hand: Path,
+    own_environment: Callable[[str], Path],
+    snakemake: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+) -> None:
+    result = snakemake("--sdm", "conda", experiment=own_environment(str(made_by_hand)))
+    assert result.code == 0, result.output
+    assert (folder_of("second") / "sort").read_text().strip() == str(made_by_hand / "bin" / "sort")
