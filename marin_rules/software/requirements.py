@@ -1,0 +1,169 @@
+"""From the groups that a step names to what has to be installed for it.
+
+A group is, in this order: an extra or a dependency group of the user's project, an extra of marin-rules, or a
+requirement (PEP 508). To what the groups say is added what the user's project depends on, and what the worker imports.
+marin-rules is never among the requirements, nor is Snakemake for its sake: a step's environment finds the package of
+the driver (see `package`). So `marin-rules[gcp]` stands for the requirements of that extra alone.
+
+Markers are decided here, for the running interpreter, since the environment is made for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from marin_rules.errors import SettingsError
+from marin_rules.software.credentials import has_credentials, without_credentials
+from marin_rules.software.projects import IncludedGroup, Project, find_project, installed_project
+from marin_rules.storage.urls import split_url
+
+OWN_NAME = "marin-rules"
+
+_WORKER_NEEDS = ("cloudpickle", "fsspec", "pyyaml")
+_STORE_NEEDS = {"gs": ("gcp", ("gcsfs", "google-cloud-storage")), "s3": ("s3", ("s3fs", "botocore"))}
+"""For each scheme of a prefix: what the worker imports, and the extra of ours that has the bounds."""
+
+_ARGUMENT = "pip_dependency_groups"
+_BARE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_ALMOST = 0.8
+"""How alike two names are (by difflib) that differ by one slip of the finger."""
+
+
+def resolve_groups(groups: Sequence[str], folder: str, *, prefix: str) -> tuple[str, ...]:
+    """The requirements of a step that names these groups, sorted; `folder` is where its experiment is."""
+    own = installed_project(OWN_NAME)
+    if own is None:
+        raise SettingsError(
+            f"{OWN_NAME} is not installed here, so that nobody knows what a step's environment needs: install it with"
+            " `pip install` (`make setup` in a checkout)"
+        )
+    users = find_project(folder)
+    projects = [own] if users is None or users.name == own.name else [users, own]
+    resolution = _Resolution(projects)
+    for group in groups:
+        resolution.take_group(group)
+    for project in projects[:-1]:
+        for text in project.dependencies:
+            resolution.take(text, project.source)
+    for text, extra in _needs_of_worker(own, prefix):
+        resolution.take(text, own.source, extra)
+    return tuple(sorted(resolution.found))
+
+
+class _Resolution:
+    """What was found so far, in one or two projects that may refer to themselves and to each other."""
+
+    def __init__(self, projects: Sequence[Project]) -> None:
+        self.found: set[str] = set()
+        self._projects = projects
+        self._by_name = {project.name: project for project in projects if project.name}
+
+    def take_group(self, group: str) -> None:
+        """Whatever this group of the experiment is."""
+        if not isinstance(group, str) or not group.strip():
+            raise SettingsError(f"{_ARGUMENT} has {group!r}: write the name of a group, or a requirement")
+        name = canonicalize_name(group.strip())
+        for project in self._projects:
+            if name in project.extras:
+                return self._take_extra(project, name, _ARGUMENT, ())
+            if name in project.dependency_groups:
+                return self._take_dependency_group(project, name, _ARGUMENT, ())
+        self._refuse_slips(group.strip())
+        try:
+            Requirement(group)
+        except InvalidRequirement:
+            close = difflib.get_close_matches(name, self._names(), n=1)
+            hint = f"Did you mean {close[0]!r}? " if close else ""
+            raise SettingsError(
+                f"{_ARGUMENT} has {without_credentials(group)!r}, which is neither a group nor a requirement."
+                f" {hint}{self._known()}"
+            ) from None
+        self.take(group, _ARGUMENT)
+
+    def take(self, text: str, source: str, extra: str = "", within: tuple[str, ...] = ()) -> None:
+        """One requirement, or what it stands for if it names one of the projects."""
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            raise SettingsError(f"{source} has {without_credentials(text)!r}, which is no requirement") from None
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            return
+        requirement.name = canonicalize_name(requirement.name)
+        project = self._by_name.get(requirement.name)
+        if project is not None:
+            for one in sorted(requirement.extras):
+                self._take_extra(project, canonicalize_name(one), source, within)
+            return
+        if requirement.url is not None and has_credentials(requirement.url):
+            raise SettingsError(
+                f"{source} has {without_credentials(requirement.url)!r} for {requirement.name}: there are credentials"
+                " in it, and requirements are written down. Write ${NAME} for the secret, and set that variable where"
+                " the environment is made."
+            )
+        self.found.add(_written(requirement))
+
+    def _take_extra(self, project: Project, extra: str, source: str, within: tuple[str, ...]) -> None:
+        if extra not in project.extras:
+            raise SettingsError(f"{source} asks for {project.name}[{extra}], which does not exist. {self._known()}")
+        within = _one_deeper(f"{project.name}[{extra}]", project, within)
+        for text in project.extras[extra]:
+            self.take(text, project.source, extra, within)
+
+    def _take_dependency_group(self, project: Project, group: str, source: str, within: tuple[str, ...]) -> None:
+        if group not in project.dependency_groups:
+            raise SettingsError(f"{source} includes the group {group!r}, which does not exist. {self._known()}")
+        within = _one_deeper(group, project, within)
+        for entry in project.dependency_groups[group]:
+            if isinstance(entry, IncludedGroup):
+                self._take_dependency_group(project, entry.name, project.source, within)
+            else:
+                self.take(entry, project.source, within=within)
+
+    def _refuse_slips(self, group: str) -> None:
+        """A mistyped group must not become a package of some stranger's."""
+        close = difflib.get_close_matches(canonicalize_name(group), self._names(), n=1, cutoff=_ALMOST)
+        if close and abs(len(close[0]) - len(group)) <= 1 and _BARE_NAME.fullmatch(group):
+            raise SettingsError(
+                f"{_ARGUMENT} has {group!r}, which is no group. Did you mean {close[0]!r}? If you do mean a package of"
+                f" that name, write {group + '>=0'!r}. {self._known()}"
+            )
+
+    def _names(self) -> list[str]:
+        return [name for project in self._projects for name in project.groups]
+
+    def _known(self) -> str:
+        lists = [f"{', '.join(project.groups)} ({project.source})" for project in self._projects if project.groups]
+        return f"Known groups: {'; '.join(lists)}."
+
+
+def _written(requirement: Requirement) -> str:
+    """A requirement in one spelling, whatever the version of `packaging`: names of environments follow from it."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    where = f" @ {requirement.url}" if requirement.url else ",".join(sorted(map(str, requirement.specifier)))
+    return f"{requirement.name}{extras}{where}"
+
+
+def _one_deeper(label: str, project: Project, within: tuple[str, ...]) -> tuple[str, ...]:
+    if label in within:
+        circle = " -> ".join((*within[within.index(label) :], label))
+        raise SettingsError(f"{project.source}: groups include each other in a circle, {circle}. Take one of them out.")
+    return (*within, label)
+
+
+def _needs_of_worker(own: Project, prefix: str) -> list[tuple[str, str]]:
+    """What the worker imports in the step's environment, within our own bounds, each with the extra that has it."""
+    needs = [(text, "") for text in _named(own.dependencies, _WORKER_NEEDS)]
+    scheme = split_url(prefix)[0]
+    if scheme in _STORE_NEEDS:
+        extra, names = _STORE_NEEDS[scheme]
+        needs += [(text, extra) for text in _named(own.extras[extra], names)]
+    return needs
+
+
+def _named(texts: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [text for text in texts if canonicalize_name(Requirement(text).name) in names]

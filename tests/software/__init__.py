@@ -1,0 +1,1 @@
+"""Tests of environments, and what they share."""
