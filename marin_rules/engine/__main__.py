@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 
+from marin_rules.engine.job_resources import STEP_SLOT
 from marin_rules.engine.locations import config_file, profiles, snakefile
 from marin_rules.engine.workflow import PLAN_VARIABLE
 
@@ -21,12 +22,16 @@ def main() -> None:
     options = parser.parse_args()
 
     from snakemake.cli import main as snakemake
+    from snakemake.utils import available_cpu_count
 
     os.environ[PLAN_VARIABLE] = options.plan
     arguments = ["--snakefile", str(snakefile()), "--configfile", config_file()]
     arguments += ["--workflow-profile", str(profiles()["default"]), "--keep-going"]
     arguments += ["--dry-run"] if options.dry_run else []
-    arguments += ["--cores", str(options.jobs)] if options.jobs else []
+    if options.jobs:
+        arguments += ["--resources", f"{STEP_SLOT}={options.jobs}"]
+        # Each step takes a core at least: for more steps than cores there have to seem to be as many.
+        arguments += ["--cores", str(options.jobs)] if options.jobs > available_cpu_count() else []
     sys.argv[0] = "snakemake"
     snakemake(arguments)
 

@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -76,9 +76,9 @@ class StepProcess:
             os.close(descriptor)
         self.exit_status: int | None = None
 
-    def go(self, step: FrozenStep, script: Script | None) -> None:
-        """Let the step's code run."""
-        _send(self._go, (step.key, script))
+    def go(self, step: FrozenStep, script: Script | None, variables: Mapping[str, str]) -> None:
+        """Let the step's code run, with these variables in its environment; those of the step itself win."""
+        _send(self._go, (step.key, script, dict(variables)))
         self._go = -1  # Closed: its number may soon be that of a connection.
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
             order = pipe.read() if os.getppid() == parent else b""
         if not order:
             os._exit(0)  # The worker is gone, or found that there is nothing to do.
-        key, script = pickle.loads(order)
+        key, script, variables = pickle.loads(order)
         step = plan.by_key[key]
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -151,6 +151,7 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         os.dup2(stderr, 2)
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
+        os.environ.update(variables)
         enter_step_environment(step.environment)
         with data_access(plan, step):
             outcome = _call(plan, step) if script is None else _run_script(script)

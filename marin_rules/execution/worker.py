@@ -2,10 +2,10 @@
 
     python -m marin_rules.execution.worker --plan PLAN --step NAME-HASH
 
-It takes the lease (or waits for whoever has it), writes RUNNING, lets the step's code run in a process of its own,
-passes the output on while the heartbeat refreshes the lease, and writes the final state last and atomically, only
-while the lease is still its own. A worker that lost its lease ends the step and writes nothing. Whatever kills it, the
-next worker finds either a finished step or one to be run again.
+It takes the lease, and the GPUs that the step asks for (or waits for whoever has them), writes RUNNING, lets the step's
+code run in a process of its own, passes the output on while the heartbeat refreshes the lease, and writes the final
+state last and atomically, only while the lease is still its own. A worker that lost its lease ends the step and writes
+nothing. Whatever kills it, the next worker finds either a finished step or one to be run again.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from typing import Any
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.gpu_slots import GpuSlots
 from marin_rules.execution.info import check_version, info_bytes, info_path, parse_info, step_info, timestamp
 from marin_rules.execution.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
-from marin_rules.execution.step_lease import open_lease
+from marin_rules.execution.step_lease import open_lease, peek
 from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
 from marin_rules.execution.step_process import Outcome, Script, StepProcess
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
-from marin_rules.storage.leases.record import describe
+from marin_rules.storage.leases.record import CorruptLeaseError, LeaseRecord, describe
 from marin_rules.storage.leases.store import ChangedError
 from marin_rules.storage.patience import patiently
 
@@ -83,6 +84,7 @@ class Worker:
         self.forced = step.index in plan.forced
         self.owner = Owner.current()
         self.lease: Lease = open_lease(step.output_path, self.owner)
+        self.gpus = GpuSlots(_gpus_to_share(step), step.name)
         self.process = process or StepProcess(plan)
         self._script = script
         self.started = time.time()
@@ -122,6 +124,7 @@ class Worker:
         finally:
             self.process.kill()
             self.process.close()
+            self.gpus.release()
             self._stdout.flush(_TERMINAL_END_SECONDS)
             self._stderr.flush(_TERMINAL_END_SECONDS)
             signal.set_wakeup_fd(-1)
@@ -131,11 +134,15 @@ class Worker:
     # -- before the step -------------------------------------------------------------------------------------
 
     def _acquire(self) -> bool:
-        """Take the lease and write RUNNING; False when the step turns out to be done already."""
+        """Take GPUs and lease, and write RUNNING; False when the step turns out to be done already.
+
+        While one of the two is missing, the other is left to those who can use it.
+        """
         pause, told, waited = _WAIT_SECONDS[0], "", False
         while True:
-            holder = self._patiently(self.lease.try_acquire)
-            if holder is None:
+            missing = self.gpus.try_take()
+            holder = self._patiently(self.lease.try_acquire if missing is None else self._find_holder)
+            if missing is None and holder is None:
                 try:
                     if self._take_up(waited):
                         return True
@@ -146,16 +153,27 @@ class Worker:
                 except BaseException:
                     self._release()
                     raise
+            self.gpus.release()
             status = read_status(self.step.output_path)
             if status is Status.SUCCESS and (waited or not self.forced):
                 self._say_done(waited)
                 return False
-            waited = True
-            if holder.worker_id != told:
-                told = holder.worker_id
-                self._say(f"waiting: held by {describe(holder, time.time())}")
+            waited = waited or holder is not None
+            waits_for = "GPUs" if holder is None else holder.worker_id
+            if waits_for != told:
+                told = waits_for
+                reason = missing if holder is None else f"held by {describe(holder, time.time())}"
+                self._say(f"waiting: {reason}")
             self._sleep(pause)
             pause = min(pause * 1.5, _WAIT_SECONDS[1])
+
+    def _find_holder(self) -> LeaseRecord | None:
+        """Who has the lease, as far as can be seen without taking it."""
+        with contextlib.suppress(CorruptLeaseError):
+            record = peek(self.step.output_path)
+            if record is not None and not (record.owner and record.owner.is_dead_here()):
+                return record
+        return None
 
     def _take_up(self, waited: bool) -> bool:
         """With the lease in hand: see what is to be done, and write RUNNING; False when there is nothing to do."""
@@ -251,6 +269,8 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
+        if self.gpus.wanted:
+            info["run"]["gpus"] = list(self.gpus.names)
         return info
 
     # -- while the step runs ---------------------------------------------------------------------------------
@@ -269,7 +289,7 @@ class Worker:
                 selector.register(descriptor, selectors.EVENT_READ)
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
-            process.go(self.step, self._script)
+            process.go(self.step, self._script, self.gpus.variables)
             self._has_begun = True
             heartbeat.start()
             kill_at: float | None = None
@@ -413,6 +433,11 @@ class Worker:
                     os.read(self._wakeup, 4096)
         if self._stop_signal:
             raise Stopped(self._stop_signal)
+
+
+def _gpus_to_share(step: FrozenStep) -> int:
+    """How many GPUs of this machine the step asks for. In a job of its own Slurm has given them already."""
+    return 0 if step.machines is None or "SLURM_JOB_ID" in os.environ else step.machines.gpus
 
 
 _PARSER = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")
