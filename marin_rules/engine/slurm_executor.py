@@ -28,6 +28,7 @@ from typing import Any
 
 from snakemake_executor_plugin_slurm import Executor as StockExecutor
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.settings import DeploymentMethod
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.warm import WARM_VARIABLE
@@ -95,13 +96,15 @@ class _Ours:
 class Executor(StockExecutor):  # type: ignore[misc]
     """Submits steps, and watches over their jobs."""
 
+    # Here, and not in `__post_init__`: the thread that watches is started before that.
+    _pause = _FIRST_PAUSE_SECONDS
+    _silent = False
+
     def __post_init__(self, test_mode: bool = False) -> None:
         super().__post_init__(test_mode)
         self._session = sessions.current()
         self._tracks: dict[str, _Track] = {}
         self._ours = _Ours()
-        self._pause = _FIRST_PAUSE_SECONDS
-        self._silent = False
 
     # -- submitting ------------------------------------------------------------------------------------------
 
@@ -123,8 +126,11 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     def _plain_step(self, job: Any) -> FrozenStep | None:
         """The step of a job that can run its worker directly."""
-        if job.is_group() or job.conda_env is not None or not hasattr(job.wildcards, "step"):
+        if job.is_group() or not hasattr(job.wildcards, "step"):
             return None
+        methods = self.workflow.deployment_settings.deployment_method
+        if job.conda_env is not None and DeploymentMethod.CONDA in methods:
+            return None  # Snakemake has to activate it.
         step = self._session.plan.by_key.get(job.wildcards.step)
         return None if step is None or step.rule is not None else step
 
