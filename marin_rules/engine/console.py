@@ -22,6 +22,7 @@ from marin_rules.engine.session import Session
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.status import Status, read_status
 from marin_rules.execution.step_log import CLEAR_LINE, log_path
+from marin_rules.storage.files import read_bytes
 from marin_rules.views.table import duration, heading, table
 
 _TICK_SECONDS = 0.5
@@ -29,6 +30,12 @@ _NOTHING_TO_DO = "Nothing to be done"
 _STOPPED_BY_FAILURE = "Exiting because a job execution failed"
 _ABOUT_FAILED_JOBS = ("RuleException", "WorkflowError:\nAt least one job")
 """What Snakemake adds to a failure that has been told as a step's."""
+
+_ADDED_TO_REASONS = "For further error details see the cluster/cloud log and the log files of the involved rule(s)."
+"""What Snakemake adds to the reason why a job failed."""
+
+_LAST_LINES = 20
+"""Of the log of a step that failed elsewhere."""
 
 _UNINTERESTING = (
     "Assuming unrestricted shared filesystem usage",
@@ -48,6 +55,11 @@ _UNINTERESTING = (
     "Reasons:",
     "Elapsed time",
     "Complete log(s)",
+    # Of the Slurm plug-in: about what steps decide for themselves, or what is told as a step's.
+    "SLURM run ID",
+    "MinJobAge",
+    "Cleaning up SLURM log files",
+    "Trying to restart job",
 )
 
 
@@ -146,9 +158,9 @@ class LogHandler(LogHandlerBase):
         self._told_table = True
         dry_run = self.common_settings.dryrun
         show = (
-            table(session.assessment, dry_run=True, colour=self._colour)
+            table(session.assessment, dry_run=True, colour=self._colour, destination=session.destination)
             if dry_run
-            else (heading(session.assessment, colour=self._colour))
+            else heading(session.assessment, colour=self._colour, destination=session.destination)
         )
         self._write(f"\n{show}\n")
         self._total = len(session.assessment.scheduled)
@@ -167,7 +179,10 @@ class LogHandler(LogHandlerBase):
                 self._write(self.format(record))
             return
         self._running[record.__dict__["jobid"]] = (step, time.monotonic())
-        self._write(f"{_clock()} start  {step.name}")
+        if step in self._failed:
+            self._failed.remove(step)  # It gets another chance.
+        if record.__dict__.get("local") or not session.is_remote(step):
+            self._write(f"{_clock()} start  {step.name}")
 
     def _finished(self, session: Session, record: LogRecord) -> None:
         running = self._running.pop(record.__dict__.get("job_id", record.__dict__.get("jobid", -1)), None)
@@ -185,9 +200,22 @@ class LogHandler(LogHandlerBase):
         step, began = running
         self._failed.append(step)
         what = "stopped" if self._was_stopped(step) else "FAILED"
-        self._write(f"{_clock()} {what} {step.name} after {duration(time.monotonic() - began)}")
+        reason = str(record.__dict__.get("rule_msg") or "").removesuffix(_ADDED_TO_REASONS)
+        self._write(
+            f"{_clock()} {what} {step.name} after {duration(time.monotonic() - began)}"
+            + (f": {reason}" if reason and session.is_remote(step) else "")
+        )
+        if session.is_remote(step):
+            self._tell_last_lines(step)
         if self.common_settings.printshellcmds:
             self._write(f"         command: {record.__dict__.get('shellcmd')}")
+
+    def _tell_last_lines(self, step: FrozenStep) -> None:
+        """What a step printed elsewhere has not been seen here."""
+        with contextlib.suppress(OSError):
+            text = (read_bytes(log_path(step.output_path)) or b"").decode(errors="replace")
+            for line in text.splitlines()[-_LAST_LINES:]:
+                self._write(f"[{step.name}] {line}")
 
     @staticmethod
     def _was_stopped(step: FrozenStep) -> bool:

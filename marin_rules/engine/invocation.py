@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from marin_rules.engine import session as sessions
 from marin_rules.errors import SettingsError
 
 _SLURM_PLUGINS = (
-    "marin_rules.engine.slurm_settings",
     "snakemake_executor_plugin_slurm",
     "snakemake_executor_plugin_drmaa",
 )
@@ -38,13 +38,13 @@ class Invocation:
 
     @property
     def is_for_slurm(self) -> bool:
-        """Jobs go to Slurm; also in a dry run, which has the settings of the executor that it stands for."""
-        return type(self._workflow.executor_settings).__module__ in _SLURM_PLUGINS
+        """Jobs go to Slurm, or would in a dry run of our own executor."""
+        return sessions.chose_slurm or type(self._workflow.executor_settings).__module__ in _SLURM_PLUGINS
 
     @property
     def runs_here(self) -> bool:
         """All jobs run on this machine, or would in a dry run."""
-        return bool(self._workflow.local_exec) and self._workflow.executor_settings is None
+        return bool(self._workflow.local_exec) and not self.is_for_slurm
 
     def limit(self, resource: str, amount: int) -> None:
         """Share out a resource among jobs that run at the same time, unless the user has set a limit already."""

@@ -32,6 +32,9 @@ class Session:
     destination: Callable[[FrozenStep], str | None] = lambda step: None
     """Where a step will run, for people."""
 
+    sends_away: bool = False
+    """Steps that ask for machines run elsewhere."""
+
     live: bool = False
     """Steps are running: states that are not final are read anew each time they are asked for."""
 
@@ -50,6 +53,10 @@ class Session:
     def remote_rules(self) -> frozenset[str]:
         """Rules whose steps ask for machines of their own."""
         return frozenset(rule for (_, is_remote), rule in self.rule_of.items() if is_remote)
+
+    def is_remote(self, step: FrozenStep) -> bool:
+        """Whether a step runs elsewhere than the driver in this run."""
+        return self.sends_away and step.machines is not None
 
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""
@@ -116,6 +123,9 @@ def _last_change(step: FrozenStep) -> str | None:
 
 
 _current: Session | None = None
+chose_slurm: bool = False
+"""The user chose our Slurm executor, for a run or for a dry run."""
+
 trouble: str | None = None
 """What stops this process, for the console to tell without Snakemake's additions."""
 

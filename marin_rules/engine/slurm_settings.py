@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from snakemake_executor_plugin_slurm import ExecutorSettings as StockSettings
 
+from marin_rules.engine import session as sessions
+
 
 @dataclass
 class ExecutorSettings(StockSettings):  # type: ignore[misc]
@@ -18,3 +20,8 @@ class ExecutorSettings(StockSettings):  # type: ignore[misc]
             "required": False,
         },
     )
+
+    def __post_init__(self) -> None:
+        """Made for the chosen executor alone, which a dry run is not told otherwise."""
+        super().__post_init__()
+        sessions.chose_slurm = True

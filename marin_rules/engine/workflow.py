@@ -34,7 +34,7 @@ from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.engine.software import SoftwareFolder
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.execution.assessment import IDLE, Assessment, State
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze, python_version
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
 from marin_rules.execution.stores import check_stores
@@ -155,7 +155,7 @@ class MarinWorkflow:
 
     def conda(self, rule: str) -> Any:
         """The conda environment of a rule's steps, for `--sdm conda`; none for steps that have one made by uv."""
-        default = self.environment("steps.yaml")
+        default = self.environment(f"steps-{python_version()}.yaml")
         steps = self._steps_of(rule)
         if all(step.conda is None and step.software is None for step in steps):
             return default
@@ -211,6 +211,7 @@ class MarinWorkflow:
         self._jobs.check(scheduled)
         if self._max_concurrent is not None:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
+        self.session.sends_away = not self.invocation.runs_here
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
 

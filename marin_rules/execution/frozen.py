@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -67,6 +68,9 @@ class Run:
     rule_files: tuple[str, ...] = ()
     """Hand-written Snakemake rules to include."""
 
+    python_version: str = ""
+    """The driver's, `3.13`: functions travel as bytecode, which no other minor version understands."""
+
     @property
     def plan_path(self) -> str:
         return os.path.join(self.directory, "plan")
@@ -74,6 +78,20 @@ class Run:
     @property
     def failures_directory(self) -> str:
         return os.path.join(self.directory, "failures")
+
+
+def python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def check_python(run: Run) -> None:
+    """Refuse to run steps of a run with another Python than its driver's: they would crash in odd ways."""
+    if run.python_version != python_version():
+        raise MarinRulesError(
+            f"the run was planned with Python {run.python_version}, but its step is to run with Python"
+            f" {python_version()} ({sys.executable}): functions do not travel between the two. Give the step's"
+            f" environment Python {run.python_version}, or start the run with Python {python_version()}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,16 +371,13 @@ def _machines(planned: PlannedStep) -> MachineRequest | None:
 
 def _conda_file(name: str, run: Run, planned: PlannedStep) -> str:
     """A conda environment file by its path: beside the experiment, or else in the project's `envs/`."""
-    candidates = [
-        os.path.join(os.path.dirname(os.path.abspath(run.caller_path)), name),
-        os.path.abspath(name),
-        str(project_folder() / "envs" / name),
-    ]
+    folders = (os.path.dirname(os.path.abspath(run.caller_path)), os.getcwd(), str(project_folder() / "envs"))
+    candidates = list(dict.fromkeys(os.path.join(folder, name) for folder in folders))
     for path in candidates:
         if os.path.isfile(path):
             return path
     raise PlanError(
-        f"step {planned.name!r}: there is no conda environment file {name}; looked for {', '.join(candidates)}"
+        f"step {planned.name!r}: there is no conda environment file {name}: looked for {' and '.join(candidates)}"
     )
 
 

@@ -31,7 +31,7 @@ DEPTH_VARIABLE = "MARIN_GPU_DEPTH"
 Each depth has locks of its own. Else a run inside a step would wait for GPUs until that step ends, which waits for it.
 """
 
-_PLACE = "/tmp"
+PLACE = "/tmp"
 """The same for all runs on this machine, whatever their TMPDIR. (/run/user goes when its user logs out.)"""
 
 _HOLDER_BYTES = 1000
@@ -135,7 +135,7 @@ class _Lock:
 
 def _folder() -> str:
     """The folder of the locks, which nobody but this user can have made or can write to."""
-    path = os.path.join(_PLACE, f"marin-rules-gpus-{os.getuid()}")
+    path = os.path.join(PLACE, f"marin-rules-gpus-{os.getuid()}")
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from marin_rules.execution.frozen import Run
+from marin_rules.execution.frozen import Run, python_version
 from marin_rules.execution.info import timestamp
 
 RUNS_FOLDER = ".runs"
@@ -44,6 +44,7 @@ def new_run(
         working_directory=os.getcwd(),
         python_path=python_path(caller_path),
         force_run_failed=force_run_failed,
+        python_version=python_version(),
         rule_files=(*map(os.path.abspath, rule_files), *_rules_beside(caller_path)),
     )
 

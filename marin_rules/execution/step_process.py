@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
-import json
 import os
 import pickle
 import signal
@@ -19,32 +17,18 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from marin_rules.execution.drive import pickled
 from marin_rules.execution.environment import enter_step_environment
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.plain import to_plain
+from marin_rules.execution.ranks import run_ranks, runs_in_ranks
+from marin_rules.execution.step_call import Outcome, call_step, one_line
 from marin_rules.execution.step_data import data_access
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the step's code came to."""
-
-    artifact: str | None = None
-    """The return value as JSON."""
-
-    warning: str | None = None
-    error: str | None = None
-    """One line about the exception; None for success."""
-
-    exception: str | None = None
-    """The exception itself, pickled, if it could be."""
 
 
 @dataclass(frozen=True)
@@ -154,53 +138,22 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         os.environ.update(variables)
         enter_step_environment(step.environment)
         with data_access(plan, step):
-            outcome = _call(plan, step) if script is None else _run_script(script)
+            if script is not None:
+                outcome = _run_script(script)
+            elif runs_in_ranks(step):
+                outcome = run_ranks(plan, step)
+            else:
+                outcome = call_step(plan, step)
         _send(result, outcome)
         code = 0 if outcome.error is None else 1
     except BaseException as error:
         traceback.print_exc()
-        _send(result, Outcome(error=_one_line(error), exception=pickled(error)))
+        _send(result, Outcome(error=one_line(error), exception=pickled(error)))
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
-
-
-def _call(plan: FrozenPlan, step: FrozenStep) -> Outcome:
-    """Call the step's function with its config."""
-    sys.argv = [step.output_path]
-    sys.path[:] = [*plan.run.python_path, *(folder for folder in sys.path if folder not in plan.run.python_path)]
-    _line_buffered()
-    try:
-        call = plan.call(step)
-        value = call.fn(call.config)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        _print_traceback(error)
-        return Outcome(error=_one_line(error), exception=pickled(error))
-    return _artifact(value)
-
-
-def _line_buffered() -> None:
-    """Streams that a fork inherited may be buffered for a file; a step's output should be seen as it comes."""
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        stream = open(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-        setattr(sys, name, stream)
-
-
-def _artifact(value: Any) -> Outcome:
-    """The return value as JSON; one that has none does not undo finished work."""
-    if value is None:
-        return Outcome()
-    try:
-        data = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-        return Outcome(artifact=json.dumps(data, indent=2))
-    except (TypeError, ValueError) as error:
-        try:
-            text = json.dumps(to_plain(value), indent=2)
-        except Exception:
-            text = None
-        return Outcome(artifact=text, warning=f"the return value is not JSON ({error}); its text was kept instead")
 
 
 def _run_script(script: Script) -> Outcome:
@@ -221,19 +174,6 @@ def _run_script(script: Script) -> Outcome:
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return Outcome() if code == 0 else Outcome(error=f"the command of its rule ended with exit code {code}")
-
-
-def _print_traceback(error: BaseException) -> None:
-    """The traceback from the step's own code on, without the frames of this file."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
-        frames = frames.tb_next
-    traceback.print_exception(type(error), error, frames)
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _send(descriptor: int, message: object) -> None:

@@ -25,13 +25,16 @@ from typing import Any
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep, check_python
 from marin_rules.execution.gpu_slots import GpuSlots
 from marin_rules.execution.info import check_version, info_bytes, info_path, parse_info, step_info, timestamp
 from marin_rules.execution.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
+from marin_rules.execution.step_call import Outcome
 from marin_rules.execution.step_lease import open_lease, peek
 from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
-from marin_rules.execution.step_process import Outcome, Script, StepProcess
+from marin_rules.execution.step_process import Script, StepProcess
+from marin_rules.slurm.allocation import Allocation
+from marin_rules.software.manifest import read_manifest
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
@@ -269,6 +272,12 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
+        allocation = Allocation.current()
+        if allocation is not None:
+            info["run"]["slurm"] = allocation.to_fields()
+        if self.step.software is not None:
+            manifest = read_manifest(sys.prefix)
+            info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
         if self.gpus.wanted:
             info["run"]["gpus"] = list(self.gpus.names)
         return info
@@ -463,6 +472,7 @@ def main(
     """
     try:
         plan = plan or FrozenPlan.read(options.plan)
+        check_python(plan.run)
         step = plan.by_key.get(options.step)
         if step is None:
             raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from marin_rules.execution.assessment import IDLE, Assessment, State, Verdict
+from marin_rules.execution.frozen import FrozenStep
 
 _ORDER = (State.RUN, State.ELSEWHERE, State.BLOCKED, State.CACHED, State.NOT_NEEDED)
 _COLOURS = {
@@ -19,22 +20,34 @@ _MANY = 60
 """With more steps than this, finished and unneeded ones are only counted, unless all are asked for."""
 
 
-def table(assessment: Assessment, *, dry_run: bool, colour: bool = False, whole: bool = True) -> str:
-    """Every step with its state, the reason, and its output path; then a line with the counts."""
+type Destination = Callable[[FrozenStep], str | None]
+"""Where a step runs, in a few words; None where there is nothing to say."""
+
+
+def table(
+    assessment: Assessment,
+    *,
+    dry_run: bool,
+    colour: bool = False,
+    whole: bool = True,
+    destination: Destination = lambda step: None,
+) -> str:
+    """Every step with its state, its output path, the reason and where it goes; then a line with the counts."""
     shown = [verdict for verdict in assessment.verdicts if whole or verdict.state not in IDLE]
     left_out = len(assessment.verdicts) - len(shown)
-    lines = list(_rows(shown, dry_run=dry_run, colour=colour))
+    lines = list(_rows(shown, dry_run=dry_run, colour=colour, destination=destination))
     if left_out:
         lines.append(f"... and {left_out} finished or unneeded steps")
     return "\n".join([*lines, "", summary(assessment, dry_run=dry_run)])
 
 
-def heading(assessment: Assessment, *, colour: bool = False) -> str:
+def heading(assessment: Assessment, *, colour: bool = False, destination: Destination = lambda step: None) -> str:
     """The table as it heads a real run: whole for a small experiment, else without what is done."""
-    return table(assessment, dry_run=False, colour=colour, whole=len(assessment.verdicts) <= _MANY)
+    whole = len(assessment.verdicts) <= _MANY
+    return table(assessment, dry_run=False, colour=colour, whole=whole, destination=destination)
 
 
-def _rows(verdicts: Iterable[Verdict], *, dry_run: bool, colour: bool) -> Iterable[str]:
+def _rows(verdicts: Iterable[Verdict], *, dry_run: bool, colour: bool, destination: Destination) -> Iterable[str]:
     rows = [(state_name(verdict.state, dry_run=dry_run), verdict) for verdict in verdicts]
     if not rows:
         return
@@ -49,7 +62,8 @@ def _rows(verdicts: Iterable[Verdict], *, dry_run: bool, colour: bool) -> Iterab
         reason = "" if verdict.state is State.CACHED else f"  ({verdict.reason})"
         if state_width + name_width + len(verdict.step.output_path) + len(reason) + 4 > wide and reason:
             reason = f"\n{'':<{state_width}}    {reason.strip()}"
-        yield head + reason
+        where = destination(verdict.step) if verdict.state is State.RUN else None
+        yield head + reason + (f"\n{'':<{state_width}}    -> {where}" if where else "")
 
 
 def state_name(state: State, *, dry_run: bool) -> str:

@@ -24,8 +24,8 @@ from rattler.index import index_fs
 
 from conda.package import Package
 
-PYTHON_PACKAGES = ("cloudpickle", "fsspec", "iniconfig")
-"""What envs/steps.yaml names, and one more that only an environment of a step's own has."""
+PYTHON_PACKAGES = ("cloudpickle", "fsspec", "pyyaml", "iniconfig")
+"""What envs/steps-*.yaml name, and one more that only an environment of a step's own has."""
 
 COREUTILS = ("cat", "head", "sort", "tr", "uniq", "wc")
 

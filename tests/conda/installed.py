@@ -6,7 +6,6 @@ runs in an environment of its own. What marin_rules imports is not installed aga
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import sysconfig
@@ -35,7 +34,6 @@ class InstalledDriver:
         with zipfile.ZipFile(_build_wheel(folder)) as wheel:
             wheel.extractall(driver.site_packages)
         (driver.site_packages / f"{DRIVERS_OWN_MODULE}.py").touch()
-        _use_this_python(driver.project / "envs")
         return driver
 
     @property
@@ -57,12 +55,3 @@ def _build_wheel(folder: Path) -> Path:
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
-
-
-def _use_this_python(environments: Path) -> None:
-    """Let the shipped environments ask for the Python that tests run with, the only one that the channel has.
-
-    Functions of an experiment travel as bytecode: another minor version than the driver's could not run them.
-    """
-    for path in environments.glob("*.yaml"):
-        path.write_text(re.sub(r"(?m)^( *- python) .*$", rf"\1 ={PYTHON_VERSION}", path.read_text()))

@@ -147,9 +147,9 @@ def test_functions_and_steps_name_environments_of_their_own(
     experiment(IMPOSSIBLE, "envs/impossible.yaml")
     file = looking(
         ["iniconfig"],
-        """[
+        f"""[
             step("none"),
-            step("of_the_project", conda="steps.yaml"),
+            step("of_the_project", conda="steps-{PYTHON_VERSION}.yaml"),
             step("of_the_function", remote(look, conda="envs/own.yaml")),
             step("of_the_step", conda="envs/own.yaml"),
             step("of_both", remote(look, conda="envs/impossible.yaml"), conda="envs/own.yaml"),

@@ -1,0 +1,36 @@
+"""`python -m marin_rules.execution.rank`: one rank of a step on several machines, started by srun (see `ranks`).
+
+It has no lease: the worker that started all ranks holds it, and the job ends with that worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from marin_rules.execution.frozen import FrozenPlan
+from marin_rules.execution.ranks import write_report
+from marin_rules.execution.step_call import call_step
+from marin_rules.execution.step_data import data_access
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="marin_rules.execution.rank", description="Run one rank of a step.")
+    parser.add_argument("--plan", required=True)
+    parser.add_argument("--step", required=True)
+    parser.add_argument("--report", required=True, help="the folder for what came of the ranks")
+    options = parser.parse_args()
+    plan = FrozenPlan.read(options.plan)
+    step = plan.by_key[options.step]
+    with data_access(plan, step):
+        outcome = call_step(plan, step)
+    write_report(options.report, int(os.environ["SLURM_PROCID"]), outcome)
+    return 0 if outcome.error is None else 1
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # What the step left in threads ends with it, as it does in a step's process.

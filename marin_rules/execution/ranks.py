@@ -1,0 +1,137 @@
+"""A step on several machines: one process on each, all of one mind about who they are.
+
+Inside a Slurm job with as many nodes as the step has replicas, srun starts the same process on every node (see `rank`).
+Each finds the variables by which jax.distributed, Levanter and others know their rank and their peers. All succeed, or
+the step has failed: when one ends badly, srun ends the others.
+
+What the ranks print goes to the step's log with their numbers, and for each rank to `.executor_log.rank-N` beside it.
+On one machine a step has one process, however many replicas it asks for.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import secrets
+import subprocess
+import sys
+from types import TracebackType
+from typing import IO, Self
+
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.status import LOG_FILE
+from marin_rules.execution.step_call import Outcome
+from marin_rules.slurm.allocation import Allocation
+from marin_rules.storage.files import is_url, make_directory, read_bytes, write_atomic
+
+_LABEL = re.compile(rb" *([0-9]+): ?")
+"""What `srun --label` puts before a line."""
+
+
+def runs_in_ranks(step: FrozenStep) -> bool:
+    """Whether this process has the machines for all replicas of the step."""
+    allocation = Allocation.current()
+    return (
+        step.machines is not None
+        and step.machines.replicas > 1
+        and allocation is not None
+        and allocation.node_count == step.machines.replicas
+    )
+
+
+def run_ranks(plan: FrozenPlan, step: FrozenStep) -> Outcome:
+    """Run the step on all machines of this job, and wait for all of them."""
+    allocation = Allocation.current()
+    assert allocation is not None
+    reports = os.path.join(plan.run.directory, "ranks", f"{step.digest}-{secrets.token_hex(4)}")
+    with subprocess.Popen(
+        _command(plan, step, allocation, reports), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as srun:
+        assert srun.stdout is not None
+        with RankLogs(step.output_path) as logs:
+            for line in srun.stdout:
+                logs.take(line)
+        code = srun.wait()
+    return _together([_report(reports, rank) for rank in range(allocation.node_count)], code)
+
+
+def _command(plan: FrozenPlan, step: FrozenStep, allocation: Allocation, reports: str) -> list[str]:
+    count = str(allocation.node_count)
+    cpus = [] if allocation.cpus_per_task is None else [f"--cpus-per-task={allocation.cpus_per_task}"]
+    srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", *cpus]
+    srun += ["--kill-on-bad-exit=1", "--label", "--export=ALL"]
+    module = [sys.executable, "-m", "marin_rules.execution.rank"]
+    # A path below a relative prefix is relative to the working directory, which the ranks have from us.
+    return [*srun, *module, "--plan", plan.run.plan_path, "--step", step.key, "--report", reports]
+
+
+def write_report(folder: str, rank: int, outcome: Outcome) -> None:
+    """Tell the process that waits for the ranks what came of this one."""
+    write_atomic(os.path.join(folder, str(rank)), pickle.dumps(outcome))
+
+
+def _report(folder: str, rank: int) -> Outcome | None:
+    data = read_bytes(os.path.join(folder, str(rank)))
+    outcome = None if data is None else pickle.loads(data)
+    return outcome if isinstance(outcome, Outcome) else None
+
+
+def _together(reports: list[Outcome | None], code: int) -> Outcome:
+    """What came of the step: the result of the first rank, or the first error."""
+    failed = [(rank, report) for rank, report in enumerate(reports) if report is not None and report.error]
+    if failed:
+        rank, report = failed[0]
+        return Outcome(error=f"rank {rank} of {len(reports)}: {report.error}", exception=report.exception)
+    missing = [str(rank) for rank, report in enumerate(reports) if report is None]
+    if code != 0 or missing:
+        which = f"rank {', '.join(missing)} of {len(reports)} ended without a word" if missing else "its ranks failed"
+        return Outcome(error=f"{which} (srun: exit code {code})")
+    first = reports[0]
+    assert first is not None
+    return first
+
+
+class RankLogs:
+    """The logs of all ranks, and what of them goes to the step's own log."""
+
+    def __init__(self, output_path: str) -> None:
+        self._path = os.path.join(output_path, LOG_FILE)
+        self._files: dict[int, IO[bytes]] = {}
+        self._texts: dict[int, bytearray] = {}
+        """What goes to an object store, as a whole and at the end."""
+
+        if not is_url(output_path):
+            make_directory(output_path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def take(self, line: bytes) -> None:
+        """One line of srun's output: of a rank, or of srun itself."""
+        label = _LABEL.match(line)
+        if label is not None:
+            rank, line = int(label[1]), line[label.end() :]
+            self._keep(rank, line)
+            line = b"[rank %d] %s" % (rank, line)
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+
+    def _keep(self, rank: int, line: bytes) -> None:
+        if is_url(self._path):
+            self._texts.setdefault(rank, bytearray()).extend(line)
+            return
+        if rank not in self._files:
+            self._files[rank] = open(self._name(rank), "ab", buffering=0)  # noqa: SIM115
+        self._files[rank].write(line)
+
+    def _name(self, rank: int) -> str:
+        return f"{self._path}.rank-{rank}"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files.values():
+            file.close()
+        for rank, text in self._texts.items():
+            write_atomic(self._name(rank), (read_bytes(self._name(rank)) or b"") + bytes(text))
