@@ -9,7 +9,7 @@ EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 export PIP_USER := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-faults lint bench browser requirements clean
+.PHONY: help setup run test test-faults lint bench browser slurm requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses t
 run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)
 
-test: setup lint browser ## lint, then run the tests
+test: setup lint browser slurm ## lint, then run the tests
 	$(BIN)/python -m pytest -n 2 -m "not faults" tests
 
 test-faults: setup ## the fault tests with their whole counts: more than an hour
@@ -37,6 +37,9 @@ bench: setup ## measure, as ratios against peers
 
 browser:
 	scripts/ensure-chromium
+
+slurm:
+	scripts/ensure-slurm
 
 clean: ## remove .venv, caches and builds; keeps out/, for results are yours to delete
 	rm -rf .venv .snakemake .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist report.html
