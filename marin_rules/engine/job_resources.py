@@ -91,6 +91,12 @@ class JobResources:
 
     def destination(self, step: FrozenStep) -> str | None:
         """Where a step will run, in a few words; None where there is nothing to say."""
+        where = self._machines_in_words(step)
+        if step.software is None:
+            return where
+        return f"{where or 'here'}, environment {self._session.plan.software[step.software].name}"
+
+    def _machines_in_words(self, step: FrozenStep) -> str | None:
         request = step.machines
         if request is None:
             return "here" if self.site is not None else None

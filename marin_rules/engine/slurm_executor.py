@@ -176,7 +176,8 @@ class Executor(StockExecutor):  # type: ignore[misc]
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
-        self._tell(f"queue  {step.name}: slurm job {number}, {self._session.destination(step)}")
+        where = (self._session.destination(step) or "").removeprefix("slurm: ")
+        self._tell(f"queue  {step.name}: slurm job {number}, {where}")
         return self._info(job, number)
 
     def _resources(self, job: Any) -> Mapping[str, Any]:

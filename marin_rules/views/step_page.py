@@ -54,36 +54,53 @@ class StepFacts:
         seconds = self.run.get("seconds")
         return duration(seconds) if isinstance(seconds, int | float) else ""
 
+    @property
+    def place(self) -> str:
+        """Where it ran: the machines of its Slurm job, or the host of its worker."""
+        slurm = self.run.get("slurm")
+        if not isinstance(slurm, dict):
+            return str(self.run.get("host") or "")
+        return f"{slurm.get('nodes', '')} (slurm job {slurm.get('job_id', '')}, partition {slurm.get('partition', '')})"
+
+    @property
+    def gpus(self) -> str:
+        """The GPUs that it saw, by their numbers on the first machine."""
+        slurm = self.run.get("slurm")
+        if isinstance(slurm, dict):
+            return str(slurm.get("gpus", ""))
+        return ", ".join(map(str, self.run.get("gpus") or ()))
+
 
 def step_page(facts: StepFacts) -> str:
     """Everything about one step."""
     rows = [
         ("status", _status(facts.status)),
         ("runtime", _text(facts.runtime)),
+        ("ran on", _text(facts.place)),
         ("function", _code(facts.function)),
         ("output path", _code(facts.output_path)),
         ("versioned config", _json(facts.version)),
         ("dependencies", _list(facts.dependencies)),
         ("config", _json(facts.config)),
     ]
-    labels = {
-        "attempt": "attempt",
-        "started": "started",
-        "finished": "finished",
-        "host": "host",
-        "user": "user",
-    }
+    labels = {"attempt": "attempt", "started": "started", "finished": "finished", "user": "user"}
     labels |= {"git_commit": "git commit", "caller_path": "experiment", "id": "run", "error": "error"}
     rows += [(label, _text(facts.run[key])) for key, label in labels.items() if facts.run.get(key) is not None]
+    if facts.gpus:
+        rows.append(("GPUs", _text(facts.gpus)))
+    environment = facts.run.get("environment")
+    if isinstance(environment, dict):
+        rows.append(("environment", _code(environment.get("path", ""))))
+        rows.append(("packages", _json(environment.get("packages", {}))))
     return _page(facts.name, facts.description, _table(rows))
 
 
 def overview_page(title: str, description: str | None, steps: Sequence[StepFacts]) -> str:
     """One row a step."""
-    head = "".join(f"<th>{label}</th>" for label in ("step", "status", "runtime", "function", "output path"))
+    head = "".join(f"<th>{label}</th>" for label in ("step", "status", "runtime", "ran on", "function", "output path"))
     rows = "".join(
         f"<tr><td>{_text(step.name)}</td><td>{_status(step.status)}</td><td>{_text(step.runtime)}</td>"
-        f"<td>{_code(step.function)}</td><td>{_code(step.output_path)}</td></tr>"
+        f"<td>{_text(step.place)}</td><td>{_code(step.function)}</td><td>{_code(step.output_path)}</td></tr>"
         for step in steps
     )
     return _page(title, description, f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
