@@ -1,4 +1,4 @@
-"""Puts `tests/` on the path, so that tests of all folders share the packages there, and loads the emulators' fixtures.
+"""Puts `tests/` on the path, so that tests of all folders share the packages there, and loads the fixtures of these.
 
 With `--import-mode=importlib` pytest adds nothing to the path by itself.
 """
@@ -8,4 +8,4 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-pytest_plugins = ["emulators.fixtures"]
+pytest_plugins = ["emulators.fixtures", "runs.fixtures", "slurm.fixtures"]

@@ -15,7 +15,9 @@ from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.errors import SettingsError
 from marin_rules.execution.frozen import FrozenStep, freeze
 from marin_rules.execution.run import new_run
+from marin_rules.machines import MachineRequest
 from marin_rules.plan import make_plan
+from marin_rules.resources import ResourceConfig
 
 EXPERIMENT = """
     import os
@@ -216,7 +218,7 @@ def step(tmp_path: Path) -> FrozenStep:
 def names(step: FrozenStep, *functions: str, rules: tuple[str, ...] = ()) -> dict[str, str]:
     steps = [replace(step, function=function) for function in functions]
     steps += [replace(step, function=f"rule {rule}", rule=rule) for rule in rules]
-    return rule_names(steps)
+    return {function: rule for (function, _), rule in rule_names(steps).items()}
 
 
 def test_a_rule_has_the_name_of_its_function(step: FrozenStep) -> None:
@@ -264,6 +266,18 @@ def test_every_name_is_safe_and_the_only_one(functions: list[str], step: FrozenS
         assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
 
 
+def test_a_function_that_is_sent_away_and_stays_has_two_rules(step: FrozenStep) -> None:
+    machines = MachineRequest.from_resources(ResourceConfig.with_cpu())
+    here, away = (replace(step, function="package.train", machines=request) for request in (None, machines))
+    taken = replace(step, function="other.train_here")
+    assert rule_names([away]) == {("package.train", True): "train"}
+    assert rule_names([here, away, taken]) == {
+        ("package.train", False): "train_here_",
+        ("package.train", True): "train",
+        ("other.train_here", False): "train_here",
+    }
+
+
 def test_rules_written_by_hand_keep_their_names(step: FrozenStep) -> None:
     assert names(step, "package.count", rules=("count",)) == {"package.count": "package_count"}
 
@@ -289,6 +303,7 @@ def test_names_do_not_depend_on_how_many_steps_there_are(step: FrozenStep) -> No
         ({"force_run_failed": "true"}, Settings(force_run_failed=True)),
         ({"rules": "more.smk"}, Settings(rules=("more.smk",))),
         ({"rules": []}, Settings()),
+        ({"cluster": "mine", "max_concurrent": 3}, Settings(cluster="mine", max_concurrent=3)),
     ],
 )
 def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -> None:
@@ -309,6 +324,9 @@ def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -
         ({"run_only": {"name": "x"}}, ["'run_only'", "regular expressions"]),
         ({"run_only": [1, 2]}, ["'run_only'", "regular expressions"]),
         ({"rules": 3}, ["'rules'", "Snakemake rules"]),
+        ({"cluster": ""}, ["'cluster'", "config/clusters"]),
+        ({"max_concurrent": 0}, ["'max_concurrent'", "how many steps"]),
+        ({"max_concurrent": "many"}, ["'max_concurrent'", "how many steps"]),
     ],
 )
 def test_settings_that_cannot_be_used(config: dict[str, Any], parts: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the fault suite. Those of the end-to-end tests (`snakemake`, `start_snakemake`, ...) are shared."""
+"""Fixtures of the fault suite."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,15 +6,6 @@ from typing import Any
 
 import pytest
 
-from engine.conftest import (  # noqa: F401
-    environment,
-    experiment,
-    prefix,
-    snakemake,
-    start,
-    start_snakemake,
-    wait_until,
-)
 from faults.nursery import Nursery
 from faults.places import Disk, Objects, Place
 
@@ -32,7 +23,7 @@ def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
 
 
 @pytest.fixture
-def make_nursery(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Nursery]]:  # noqa: F811
+def make_nursery(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Nursery]]:
     """`make_nursery(place, count, lifetime=, turns=)`: one a test."""
     made: list[Nursery] = []
 

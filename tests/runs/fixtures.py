@@ -1,4 +1,4 @@
-"""Fixtures for end-to-end tests: real experiment files, run by real Snakemake processes in a folder of the test.
+"""Fixtures for end-to-end tests, as a pytest plugin: real experiment files, run by real Snakemake processes in a folder of the test.
 
 `snakemake(...)` runs to the end, `start_snakemake(...)` leaves it running. Everything a test starts carries a mark in
 its environment, whatever session or parent it has by then: so all of it can be found, killed, and is never left.
@@ -212,7 +212,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     temporary.mkdir(exist_ok=True)
     steering = ("MARIN_", "SNAKEMAKE_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
-    return {**kept, "TMPDIR": str(temporary), "TERM": "dumb"}
+    own = {"TMPDIR": temporary, "XDG_STATE_HOME": tmp_path / "state", "MARIN_ENVIRONMENTS": tmp_path / "environments"}
+    return {**kept, **{name: str(path) for name, path in own.items()}, "TERM": "dumb"}
 
 
 @pytest.fixture
