@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
+from marin_rules.commands import jobs
 from marin_rules.engine.locations import snakefile
 from marin_rules.engine.profiles import link_profiles
 from marin_rules.errors import MarinRulesError
+
+_INTERRUPTED = 130
+"""What a shell says of a program that was ended by Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,17 +21,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     profiles = commands.add_parser("profiles", help="the project's Snakemake profiles")
     profiles.add_argument("action", choices=["link"], help="let `snakemake --profile NAME` find them by name")
-    commands.add_parser("snakefile", help="print the path of the Snakefile, for `snakemake --snakefile`")
+    profiles.set_defaults(run=_link_profiles)
+    workflow = commands.add_parser("snakefile", help="print the path of the Snakefile, for `snakemake --snakefile`")
+    workflow.set_defaults(run=_print_snakefile)
+    jobs.add_to(commands)
     options = parser.parse_args(arguments)
     try:
-        if options.command == "snakefile":
-            print(snakefile())
-        else:
-            for line in link_profiles():
-                print(line)
+        code = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # Whoever read it has seen enough; Python would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (MarinRulesError, OSError) as error:
         sys.stderr.write(f"marin-rules: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return int(code)
+
+
+def _link_profiles(options: argparse.Namespace) -> int:
+    for line in link_profiles():
+        print(line)
+    return 0
+
+
+def _print_snakefile(options: argparse.Namespace) -> int:
+    print(snakefile())
     return 0
 
 

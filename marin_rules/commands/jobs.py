@@ -1,0 +1,126 @@
+"""`marin-rules jobs list | logs STEP | stop STEP|RUN`: the steps that are under way, here and on Slurm."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.known_runs import forget
+from marin_rules.execution.status import CorruptStatusError, Status, read_status
+from marin_rules.jobs.lookup import find_run, find_steps, the_only
+from marin_rules.jobs.step_logs import Log, follow, rank_log_path
+from marin_rules.jobs.stopping import Stopped, stop_run, stop_step
+from marin_rules.jobs.survey import Survey, look
+from marin_rules.jobs.under_way import Step
+from marin_rules.storage.leases.record import describe
+from marin_rules.views.jobs import jobs_json, jobs_table, state_of
+
+_STEP = "a step, by its name, its <name>-<hash> or its output path"
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser of `marin-rules`."""
+    jobs = commands.add_parser("jobs", help="what is under way, on this machine and on Slurm")
+    actions = jobs.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser("list", help="the steps that run or are queued, and the runs they belong to")
+    listing.add_argument("--json", action="store_true", help="for programs")
+    listing.set_defaults(run=_list)
+    logs = actions.add_parser("logs", help="what a step prints")
+    logs.add_argument("step", metavar="STEP", help=_STEP)
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until the step has ended")
+    logs.add_argument("--rank", type=int, metavar="N", help="the log of one machine of a step that has several")
+    logs.set_defaults(run=_logs)
+    stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
+    stop.add_argument("target", metavar="STEP|RUN", help=f"{_STEP}, or the id of a run (its beginning is enough)")
+    stop.set_defaults(run=_stop)
+
+
+def _list(options: argparse.Namespace) -> int:
+    survey = _survey()
+    for run in (leftovers := survey.leftovers):
+        forget(run)
+    survey = Survey([view for view in survey.runs if view.run not in leftovers], survey.under_way)
+    print(jobs_json(survey) if options.json else jobs_table(survey))
+    return 0
+
+
+def _logs(options: argparse.Namespace) -> int:
+    survey = _survey()
+    step = the_only(find_steps(survey, options.step), options.step)
+    if step.output_path is None:
+        raise MarinRulesError(f"the output path of step {step.key} is not known: its run is forgotten")
+    path = rank_log_path(step.output_path, options.rank)
+    text = Log(path).news()
+    if text is None:
+        why = _why_no_log(survey, step, path)
+        if not options.follow:
+            raise MarinRulesError(why)
+        _say(why)
+    if options.follow:
+        follow(step, path, _write)
+        _say(f"step {step.name}: {_state(step)}")
+    elif text:
+        _write(text)
+    return 0
+
+
+def _stop(options: argparse.Namespace) -> int:
+    survey = _survey()
+    steps = find_steps(survey, options.target)
+    run = find_run(survey, options.target) if not steps else None
+    if run is not None:
+        for stopped in stop_run(survey, run, _say):
+            print(_outcome(stopped))
+        print(f"stopped run {run}")
+        return 0
+    step = the_only([step for step in steps if survey.of_step(step)] or steps, options.target)
+    if not survey.of_step(step) and (state := _state(step)) != Status.RUNNING:  # Else a killed worker's.
+        raise MarinRulesError(f"step {step.name} does not run: {state}")
+    stopped = stop_step(survey, step, _say)
+    print(_outcome(stopped))
+    return 0 if stopped.holder is None else 1
+
+
+def _survey() -> Survey:
+    survey = look()
+    if survey.slurm_trouble is not None:
+        _say(f"slurm's jobs are not known: {survey.slurm_trouble}")
+    return survey
+
+
+def _why_no_log(survey: Survey, step: Step, path: str) -> str:
+    jobs = [f"slurm job {one.job.id} is {state_of(one)}" for one in survey.of_step(step) if one.job is not None]
+    if jobs:
+        return f"step {step.name} has written no log yet: {', '.join(jobs)}"
+    return f"step {step.name} has no log at {path}: {_state(step)}"
+
+
+def _outcome(stopped: Stopped) -> str:
+    name = stopped.step.name
+    if stopped.holder is not None:
+        return f"stopped {name}, but another run took it up: held by {describe(stopped.holder, time.time())}"
+    if stopped.status is None:
+        return f"stopped {name}"
+    if stopped.status is Status.CANCELLED:
+        return f"stopped {name}: {stopped.status}"
+    return f"{name} had ended before it was stopped: {stopped.status}"
+
+
+def _state(step: Step) -> str:
+    """What is written down of a step."""
+    try:
+        status = None if step.output_path is None else read_status(step.output_path)
+    except CorruptStatusError as error:
+        return str(error)
+    return "it has not started yet" if status is None else status.value
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"marin-rules: {text}\n")

@@ -1,0 +1,87 @@
+"""Signals to processes of this machine: to the very process that is meant, never to a later one with its number."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from typing import Self
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.storage.leases.owner import PROC, Owner
+
+# Positions in /proc/<pid>/stat, counted from the state, the first field after the name; see proc(5).
+_PARENT, _GROUP = 1, 2
+
+
+class LocalProcess:
+    """A process that was alive when it was found."""
+
+    def __init__(self, owner: Owner, descriptor: int) -> None:
+        self.pid = owner.pid
+        self._user = owner.user
+        self._descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    @classmethod
+    def find(cls, owner: Owner) -> Self | None:
+        """The process of an owner; None if it has ended, or is not on this machine."""
+        here = Owner.current()
+        if owner.start_ticks is None or _place(owner) != _place(here):
+            return None
+        try:
+            descriptor = os.pidfd_open(owner.pid)
+        except ProcessLookupError:
+            return None
+        if owner.is_dead_here():  # Asked after it was opened: what is open now is the process that is meant.
+            os.close(descriptor)
+            return None
+        return cls(owner, descriptor)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, also to a process that was halted with Ctrl-Z. One that has ended is fine."""
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
+                signal.pidfd_send_signal(self._descriptor, signal.SIGCONT)
+        except PermissionError as error:
+            raise MarinRulesError(
+                f"process {self.pid} belongs to {self._user}: only they, or an administrator, can end it"
+            ) from error
+
+    def has_ended(self, within: float = 0.0) -> bool:
+        """Whether the process has ended; waits for that for some seconds."""
+        return bool(self._poll.poll(within * 1000))
+
+    def company(self) -> list[int]:
+        """The processes below it that are in its group: what Ctrl-C in its terminal would reach along with it."""
+        parents, groups = _processes()
+        own_group = groups.get(self.pid)
+        return [pid for pid, group in groups.items() if group == own_group and self._is_above(pid, parents)]
+
+    def _is_above(self, pid: int, parents: dict[int, int]) -> bool:
+        while (parent := parents.get(pid)) is not None:
+            if parent == self.pid:
+                return True
+            pid = parent
+        return False
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _place(owner: Owner) -> tuple[str, str | None, str | None]:
+    return owner.host, owner.boot_id, owner.pid_namespace
+
+
+def _processes() -> tuple[dict[int, int], dict[int, int]]:
+    """The parent and the group of each process."""
+    parents, groups = {}, {}
+    for name in os.listdir(PROC):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"{PROC}/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                parents[int(name)], groups[int(name)] = int(fields[_PARENT]), int(fields[_GROUP])
+    return parents, groups

@@ -1,0 +1,384 @@
+"""`marin-rules jobs`: what is under way on this machine, its logs, and how it is ended."""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GATED = """
+    from marin_rules import ExecutorStep, executor_main
+
+    def wait(config):
+        print("at the gate", flush=True)
+        open("gate").read()
+        print("through the gate", flush=True)
+
+    def note(config):
+        print("after the gate")
+
+    slow = ExecutorStep(name="parts/slow", fn=wait, config=None)
+    after = ExecutorStep(name="after", fn=note, config=[slow])
+
+    if __name__ == "__main__":
+        executor_main(steps=[after])
+"""
+
+
+@pytest.fixture
+def environment(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The runs of a test are known to nobody else."""
+    return {**environment, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+@pytest.fixture
+def start_jobs(start: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """`start_jobs("list")` starts `marin-rules jobs list`, on a machine without Slurm, and does not wait."""
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    program = Path(sys.executable).with_name("marin-rules")
+
+    def launch(*arguments: str | Path, **options: Any) -> Any:
+        env = {"PATH": str(nothing), **options.pop("env", {})}
+        return start([program, "jobs", *arguments], env=env, **options)
+
+    return launch
+
+
+@pytest.fixture
+def jobs(start_jobs: Callable[..., Any]) -> Callable[..., Any]:
+    """`jobs("list")` runs `marin-rules jobs list` to its end."""
+    return lambda *arguments, **options: start_jobs(*arguments, **options).wait()
+
+
+@pytest.fixture
+def listed(jobs: Callable[..., Any]) -> Callable[[], Any]:
+    """What `marin-rules jobs list --json` says."""
+
+    def read() -> Any:
+        result = jobs("list", "--json")
+        assert result.code == 0, result.output
+        return json.loads(result.output)
+
+    return read
+
+
+@pytest.fixture
+def gated_run(
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Any],
+    open_gate: Callable[[], None],
+    folder_of: Callable[[str], Path],
+) -> Any:
+    """A run whose first step has printed its first line and waits at the gate."""
+    run = start_snakemake(experiment=experiment(GATED))
+    run.wait_for(lambda: "[parts/slow] at the gate" in run.output, "the step is at the gate")
+    run.wait_for((folder_of("parts/slow") / ".executor_info").exists, "the worker has written its info")
+    return run
+
+
+def leases(folder: Path) -> list[Path]:
+    return list(folder.rglob(".executor_status.lock"))
+
+
+def test_nothing_is_under_way(jobs: Callable[..., Any]) -> None:
+    result = jobs("list")
+    assert (result.code, result.output) == (0, "nothing is under way\n")
+
+
+def test_a_running_step_is_listed_with_its_process_and_its_run(
+    gated_run: Any,
+    jobs: Callable[..., Any],
+    listed: Callable[[], Any],
+    open_gate: Callable[[], None],
+    folder_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    worker = json.loads((folder_of("parts/slow") / ".executor_status.lock").read_text())["owner"]
+    host = os.uname().nodename
+    result = jobs("list")
+    assert result.code == 0
+    head, row, _, summary = result.output.splitlines()
+    assert head.split() == ["step", "job", "state", "node", "elapsed", "attempt", "run"]
+    run_id = summary.split()[0]
+    assert re.fullmatch(rf"parts/slow +pid {worker['pid']} +RUNNING +{host} +[\d.]+s +1 +{run_id}", row)
+    assert summary == f"{run_id} (experiment.py, driver pid {gated_run.pid} on {host}): 0 steps done, 2 left"
+
+    told = listed()
+    (step,) = told["steps"]
+    assert step.pop("seconds") > 0
+    assert step == {
+        "step": "parts/slow",
+        "key": f"parts/{folder_of('parts/slow').name}",
+        "output_path": str(folder_of("parts/slow")),
+        "run": run_id,
+        "slurm_job": None,
+        "pid": worker["pid"],
+        "state": "RUNNING",
+        "reason": "",
+        "node": host,
+        "attempt": 1,
+        "driver_gone": False,
+    }
+    (run,) = told["runs"]
+    assert (run["id"], run["experiment"]) == (run_id, str(tmp_path / "experiment.py"))
+    assert run["driver"] == {"pid": gated_run.pid, "host": host, "gone": False}
+
+    open_gate()
+    assert gated_run.wait().code == 0
+    assert jobs("list").output == "nothing is under way\n"
+
+
+def test_a_log_is_followed_to_the_end_of_its_step_whatever_it_is_called(
+    gated_run: Any,
+    start_jobs: Callable[..., Any],
+    open_gate: Callable[[], None],
+    folder_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    folder, elsewhere = folder_of("parts/slow"), tmp_path / "tmp"
+    names = ["parts/slow", f"parts/{folder.name}", os.path.relpath(folder, elsewhere)]
+    followers = [start_jobs("logs", name, "-f", cwd=elsewhere) for name in names]
+    for follower in followers:
+        follower.wait_for(lambda told=follower: "at the gate\n" in told.output, "the follower has the first line")
+    open_gate()
+    for follower in followers:
+        result = follower.wait()
+        assert result.code == 0
+        *log, end = result.output.splitlines(keepends=True)
+        assert end == "marin-rules: step parts/slow: SUCCESS\n"
+        assert "".join(log) == (folder / ".executor_log").read_text()
+        assert [line for line in log if not line.startswith("---")] == ["at the gate\n", "through the gate\n"]
+    assert gated_run.wait().code == 0
+
+
+def test_a_log_that_is_still_to_come_is_waited_for(
+    gated_run: Any, jobs: Callable[..., Any], start_jobs: Callable[..., Any], open_gate: Callable[[], None]
+) -> None:
+    at_once = jobs("logs", "after")
+    assert at_once.code == 1
+    assert re.fullmatch(r"marin-rules: step after has no log at \S+: it has not started yet\n", at_once.output)
+    follower = start_jobs("logs", "after", "-f")
+    follower.wait_for(lambda: follower.output == at_once.output, "it waits")
+    open_gate()
+    result = follower.wait()
+    assert result.code == 0
+    assert "after the gate\n" in result.output
+    assert result.output.endswith("marin-rules: step after: SUCCESS\n")
+    assert gated_run.wait().code == 0
+
+
+def test_the_log_of_a_finished_step_is_found_by_its_path(
+    gated_run: Any, jobs: Callable[..., Any], open_gate: Callable[[], None], folder_of: Callable[[str], Path]
+) -> None:
+    open_gate()
+    gated_run.wait()
+    log = (folder_of("after") / ".executor_log").read_text()
+    assert jobs("logs", folder_of("after")).output == log
+    assert jobs("logs", "-f", folder_of("after")).output == f"{log}marin-rules: step after: SUCCESS\n"
+    (folder_of("after") / ".executor_log.rank-1").write_text("the second machine\n")
+    assert jobs("logs", "--rank", "1", folder_of("after")).output == "the second machine\n"
+    missing = jobs("logs", "--rank", "2", folder_of("after"))
+    assert missing.code == 1
+    assert f"no log at {folder_of('after')}/.executor_log.rank-2: SUCCESS" in missing.output
+
+
+def test_ctrl_c_ends_the_follower_and_nothing_else(
+    gated_run: Any, start_jobs: Callable[..., Any], open_gate: Callable[[], None]
+) -> None:
+    follower = start_jobs("logs", "-f", "parts/slow")
+    follower.wait_for(lambda: "at the gate\n" in follower.output, "the follower has the first line")
+    follower.interrupt()
+    result = follower.wait()
+    assert result.code == 130
+    assert "Traceback" not in result.output
+    open_gate()
+    assert gated_run.wait().code == 0
+
+
+def test_a_stopped_step_is_cancelled_its_lease_is_free_and_its_driver_told(
+    gated_run: Any,
+    jobs: Callable[..., Any],
+    start_snakemake: Callable[..., Any],
+    open_gate: Callable[[], None],
+    status_of: Callable[[str], str | None],
+    info_of: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    result = jobs("stop", "parts/slow")
+    assert result.code == 0, result.output
+    assert result.output.endswith("stopped parts/slow: CANCELLED\n")
+    assert status_of("parts/slow") == "CANCELLED"
+    assert info_of("parts/slow")["run"]["error"] == "stopped by SIGTERM"
+    assert leases(tmp_path) == []
+    told = gated_run.wait()
+    assert told.code == 1
+    assert re.search(r"^[\d:]+ stopped parts/slow after ", told.output, re.MULTILINE)
+    assert jobs("list").output == "nothing is under way\n"
+
+    again = start_snakemake(experiment=tmp_path / "experiment.py")
+    open_gate()
+    assert again.wait().code == 0
+
+
+def test_a_step_that_does_not_run_is_not_stopped(
+    gated_run: Any,
+    jobs: Callable[..., Any],
+    open_gate: Callable[[], None],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+) -> None:
+    result = jobs("stop", "after")
+    assert (result.code, result.output) == (1, "marin-rules: step after does not run: it has not started yet\n")
+    open_gate()
+    gated_run.wait()
+    result = jobs("stop", folder_of("after"))
+    assert (result.code, result.output) == (1, "marin-rules: step after does not run: SUCCESS\n")
+    assert status_of("after") == "SUCCESS"
+
+
+@pytest.mark.parametrize("door", ["snakemake", "python"])
+def test_a_stopped_run_ends_with_all_that_it_has_started(
+    door: str,
+    experiment: Callable[..., Path],
+    start: Callable[..., Any],
+    start_snakemake: Callable[..., Any],
+    open_gate: Callable[[], None],
+    listed: Callable[[], Any],
+    jobs: Callable[..., Any],
+    status_of: Callable[[str], str | None],
+    wait_until: Callable[..., Any],
+    prefix: Path,
+    tmp_path: Path,
+) -> None:
+    file = experiment(GATED)
+    # Started by `python`, the driver is not the leader of its process group.
+    by_python = [sys.executable, file, "--prefix", prefix]
+    run = start_snakemake(experiment=file) if door == "snakemake" else start(by_python)
+    run.wait_for(lambda: "at the gate" in run.output, "the step is at the gate")
+    (known,) = listed()["runs"]
+    result = jobs("stop", known["id"][:-2])
+    assert result.code == 0, result.output
+    assert result.output.endswith(f"stopped parts/slow: CANCELLED\nstopped run {known['id']}\n")
+    assert run.wait().code != 0
+    wait_until(lambda: not run.alive(), "the end of all processes")
+    assert (status_of("parts/slow"), status_of("after")) == ("CANCELLED", None)
+    assert leases(tmp_path) == []
+    assert jobs("list").output == "nothing is under way\n"
+
+
+@pytest.mark.parametrize("target", ["step", "run"])
+def test_what_outlives_its_killed_driver_is_shown_and_can_be_stopped(
+    target: str,
+    gated_run: Any,
+    jobs: Callable[..., Any],
+    listed: Callable[[], Any],
+    status_of: Callable[[str], str | None],
+    wait_until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    os.kill(gated_run.pid, signal.SIGKILL)
+    gated_run.wait()
+    told = jobs("list").output
+    assert "RUNNING (driver gone)" in told
+    assert f"driver pid {gated_run.pid} on {os.uname().nodename}, gone)" in told
+    (run,) = listed()["runs"]
+    result = jobs("stop", "parts/slow" if target == "step" else run["id"])
+    assert result.code == 0, result.output
+    assert status_of("parts/slow") == "CANCELLED"
+    assert leases(tmp_path) == []
+    assert jobs("list").output == "nothing is under way\n"
+    assert list((tmp_path / "state" / "marin-rules" / "runs").iterdir()) == []
+    wait_until(lambda: not gated_run.alive(), "the end of all processes")
+
+
+def test_a_run_of_which_nothing_is_left_is_forgotten(
+    gated_run: Any, jobs: Callable[..., Any], status_of: Callable[[str], str | None], tmp_path: Path
+) -> None:
+    gated_run.kill_everything()
+    runs = tmp_path / "state" / "marin-rules" / "runs"
+    assert len(list(runs.iterdir())) == 1
+    assert len(leases(tmp_path)) == 1
+    assert jobs("list").output == "nothing is under way\n"
+    assert list(runs.iterdir()) == []
+    assert status_of("parts/slow") == "RUNNING"  # To list is only to read.
+
+
+def test_what_a_killed_worker_left_is_cleared_by_a_stop(
+    gated_run: Any,
+    jobs: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    tmp_path: Path,
+) -> None:
+    gated_run.kill_everything()
+    result = jobs("stop", folder_of("parts/slow"))
+    assert (result.code, result.output) == (0, "stopped parts/slow: CANCELLED\n")
+    assert status_of("parts/slow") == "CANCELLED"
+    assert leases(tmp_path) == []
+
+
+def test_a_step_on_another_machine_is_left_alone_and_its_host_is_told(
+    gated_run: Any, jobs: Callable[..., Any], folder_of: Callable[[str], Path], status_of: Callable[[str], str | None]
+) -> None:
+    lease = folder_of("parts/slow") / ".executor_status.lock"
+    record = json.loads(lease.read_text())
+    record["owner"]["host"] = "node7"
+    lease.write_text(json.dumps(record))
+    result = jobs("stop", "parts/slow")
+    assert result.code == 1
+    assert f"runs on node7 (pid {record['owner']['pid']}, " in result.output
+    assert f"`marin-rules jobs stop parts/{folder_of('parts/slow').name}` there" in result.output
+    assert status_of("parts/slow") == "RUNNING"
+
+
+def test_a_name_that_several_steps_have_lists_them(
+    gated_run: Any,
+    start_snakemake: Callable[..., Any],
+    jobs: Callable[..., Any],
+    tmp_path: Path,
+    prefix: Path,
+    folder_of: Callable[[str], Path],
+) -> None:
+    second = start_snakemake(experiment=tmp_path / "experiment.py", prefix=tmp_path / "second")
+    second.wait_for(lambda: "at the gate" in second.output, "the step is at the gate")
+    paths = [folder_of("parts/slow"), tmp_path / "second" / "parts" / folder_of("parts/slow").name]
+    for command in ("logs", "stop"):
+        result = jobs(command, "parts/slow")
+        assert result.code == 1
+        assert result.output.splitlines()[1:] == [f"  {path}" for path in paths]
+    assert jobs("stop", "experiment-").code == 1
+    assert jobs("stop", paths[1]).code == 0
+    assert second.wait().code == 1
+    assert gated_run.process.poll() is None
+
+
+def test_a_name_that_nobody_has(jobs: Callable[..., Any]) -> None:
+    for command in ("logs", "stop"):
+        result = jobs(command, "nobody")
+        assert result.code == 1
+        assert result.output.startswith("marin-rules: no step 'nobody' in the runs that are known")
+        assert len(result.output.splitlines()) == 1
+    for arguments in ([], ["end"], ["logs"], ["stop"]):
+        assert jobs(*arguments).code == 2
+
+
+def test_a_slurm_that_does_not_answer_hides_nothing_else(
+    gated_run: Any, jobs: Callable[..., Any], tmp_path: Path
+) -> None:
+    program = tmp_path / "silent" / "squeue"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
+    program.chmod(0o755)
+    result = jobs("list", env={"PATH": str(program.parent)})
+    assert result.code == 0
+    trouble, _, row, *_ = result.output.splitlines()
+    assert trouble.startswith("marin-rules: slurm's jobs are not known: squeue failed: slurm_load_jobs error")
+    assert row.startswith("parts/slow ")
+    gated_run.kill_everything()
+    assert "driver pid" in jobs("list", env={"PATH": str(program.parent)}).output  # It may still have jobs.
