@@ -54,7 +54,7 @@ class Invocation:
     def resources_of(self, step: str) -> Mapping[str, Any]:
         """What the job of a step gets, after all that profiles and flags change. Known once the DAG is built."""
         if self._resources is None:
-            jobs = self._workflow.dag.needrun_jobs()
+            jobs = self._workflow.dag.needrun_jobs(exclude_finished=False)
             self._resources = {job.wildcards.step: job.resources for job in jobs if hasattr(job.wildcards, "step")}
         return self._resources.get(step, {})
 

@@ -1,4 +1,4 @@
-"""Fixtures for end-to-end tests, as a pytest plugin: real experiment files, run by real Snakemake processes in a folder of the test.
+"""Fixtures for end-to-end tests, as a pytest plugin: real experiment files, run by real Snakemake in a test's folder.
 
 `snakemake(...)` runs to the end, `start_snakemake(...)` leaves it running. Everything a test starts carries a mark in
 its environment, whatever session or parent it has by then: so all of it can be found, killed, and is never left.
