@@ -51,6 +51,14 @@ class LocalProcess:
                 f"process {self.pid} belongs to {self._user}: only they, or an administrator, can end it"
             ) from error
 
+    @property
+    def interruption(self) -> signal.Signals:
+        """The signal that stops it: SIGINT, unless it was started to ignore that, as a script's `command &` is."""
+        ignored = 0
+        with contextlib.suppress(OSError, ValueError), open(f"{PROC}/{self.pid}/status") as file:
+            ignored = next(int(line.split()[1], 16) for line in file if line.startswith("SigIgn:"))
+        return signal.SIGTERM if ignored >> (signal.SIGINT - 1) & 1 else signal.SIGINT
+
     def has_ended(self, within: float = 0.0) -> bool:
         """Whether the process has ended; waits for that for some seconds."""
         return bool(self._poll.poll(within * 1000))

@@ -66,7 +66,7 @@ def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
     run = next((view.run for view in survey.runs if view.run.id == run_id), None)
     found = survey.of_run(run_id)
     if run is not None:
-        _interrupt(run, say)
+        _interrupt(run, [one.job_id for one in found if one.job_id is not None], say)
         found += look().of_run(run_id)
     is_elsewhere = run is not None and not run.driver_is_gone
     if is_elsewhere:  # So are its steps, but for those in Slurm jobs.
@@ -87,13 +87,18 @@ def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
 # -- asking for the end --------------------------------------------------------------------------------------
 
 
-def _interrupt(run: KnownRun, say: Say) -> None:
-    """Do to a driver of this machine what Ctrl-C in its terminal would do, and wait until it has ended."""
+def _interrupt(run: KnownRun, jobs: Sequence[str], say: Say) -> None:
+    """Do to a driver of this machine what Ctrl-C in its terminal would do, and wait until it has ended.
+
+    A driver that ignores Ctrl-C is asked otherwise, and then waits for its Slurm jobs instead of ending them.
+    """
     driver = LocalProcess.find(run.driver)
     if driver is None:
         return
     with contextlib.closing(driver):
-        driver.send(signal.SIGINT)
+        number = driver.interruption
+        driver.send(number)
+        cancel(jobs)
         say(f"interrupted the driver of {run.id} (pid {driver.pid}), waiting for its end")
         told: set[int] = set()
         give_up = time.monotonic() + _DRIVER_SECONDS
@@ -101,7 +106,7 @@ def _interrupt(run: KnownRun, say: Say) -> None:
             # Jobs that it has just started, too: it waits for all of them.
             for pid in set(driver.company()) - told:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGINT)
+                    os.kill(pid, number)
                 told.add(pid)
             if time.monotonic() > give_up:
                 raise MarinRulesError(

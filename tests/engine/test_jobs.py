@@ -242,7 +242,7 @@ def test_a_step_that_does_not_run_is_not_stopped(
     assert status_of("after") == "SUCCESS"
 
 
-@pytest.mark.parametrize("door", ["snakemake", "python"])
+@pytest.mark.parametrize("door", ["snakemake", "python", "background"])
 def test_a_stopped_run_ends_with_all_that_it_has_started(
     door: str,
     experiment: Callable[..., Path],
@@ -257,9 +257,11 @@ def test_a_stopped_run_ends_with_all_that_it_has_started(
     tmp_path: Path,
 ) -> None:
     file = experiment(GATED)
-    # Started by `python`, the driver is not the leader of its process group.
-    by_python = [sys.executable, file, "--prefix", prefix]
-    run = start_snakemake(experiment=file) if door == "snakemake" else start(by_python)
+    if door == "snakemake":
+        run = start_snakemake(experiment=file)
+    else:  # The driver is not the leader of its process group; in the background of a script it ignores SIGINT.
+        shell = ["sh", "-c", f"trap '' {'INT' if door == 'background' else ''}; exec \"$@\"", "sh"]
+        run = start([*shell, sys.executable, file, "--prefix", prefix])
     run.wait_for(lambda: "at the gate" in run.output, "the step is at the gate")
     (known,) = listed()["runs"]
     result = jobs("stop", known["id"][:-2])
