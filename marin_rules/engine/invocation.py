@@ -46,6 +46,12 @@ class Invocation:
         """All jobs run on this machine, or would in a dry run."""
         return bool(self._workflow.local_exec) and not self.is_for_slurm
 
+    def count_cores(self) -> None:
+        """Let `-j N` mean `--cores N`, as it does for local runs without a profile: else no cores are counted."""
+        resources = self._workflow.global_resources
+        if resources["_nodes"].value is not None:
+            resources["_cores"], resources["_nodes"] = resources["_nodes"].value, None
+
     def limit(self, resource: str, amount: int) -> None:
         """Share out a resource among jobs that run at the same time, unless the user has set a limit already."""
         if resource not in self._workflow.global_resources:

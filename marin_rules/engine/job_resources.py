@@ -58,6 +58,7 @@ class JobResources:
                 if step.machines is not None:
                     site.queue_for(step.machines, step.name)
         elif self._invocation.runs_here:
+            self._invocation.count_cores()
             self._invocation.limit("mem_mb", memory_mb())
             self._invocation.limit("gpu", len(gpus()))
 

@@ -15,6 +15,7 @@ from marin_rules.execution.info import experiment_info_path, write_experiment_in
 from marin_rules.execution.known_runs import forget, remember
 from marin_rules.execution.status import Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
+from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE
 from marin_rules.storage.files import read_bytes, remove_tree
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
@@ -46,6 +47,8 @@ class RunControl:
         self._plan.write(run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
         os.environ.update(exported(self._plan.environments))
+        if "SLURM_JOB_ID" in os.environ:
+            os.environ[DRIVER_JOB_VARIABLE] = os.environ["SLURM_JOB_ID"]
         remember(self._plan)
         self._session.live = True
         if warm:

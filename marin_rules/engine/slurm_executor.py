@@ -65,6 +65,9 @@ class _Track:
 
     step: FrozenStep
     interruptions: int = 0
+    restarts: int = 0
+    """How often Slurm itself has started its present job again."""
+
     state: str = ""
     nodes: str = ""
     lease: Lease | None = None
@@ -114,7 +117,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             super().run_job(job)
             return
         track = self._tracks.setdefault(step.key, _Track(step))
-        track.state, track.missing_since, track.ended_at = "", None, None
+        track.state, track.restarts, track.missing_since, track.ended_at = "", 0, None, None
         try:
             info = self._take_up(job, track)
         except (SlurmError, OSError) as error:
@@ -193,6 +196,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         run = find_run(found.tag.run)
         if run is None or run.driver_is_gone or found.tag.run == self._session.plan.run.id:
             self._ours.add(found.id)
+        track.restarts = found.restarts
         self._tell(f"found  {track.step.name}: slurm job {found.id} of {found.tag.run} is at it")
         return self._info(job, found.id)
 
@@ -251,9 +255,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             track.missing_since = None
         meaning = meaning_of(job.state)
         if meaning is Meaning.LIVE:
-            if track is not None:
-                self._tell_change(track, job)
-            return True
+            return track is None or self._follow(info, track, job)
         if meaning is Meaning.DONE:
             return self._is_settling(info, track)
         if track is not None and self._is_interruption(track, meaning):
@@ -313,24 +315,39 @@ class Executor(StockExecutor):  # type: ignore[misc]
     def _again(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
         """Submit a step again that lost its machine, unless that has happened too often."""
         track.interruptions += 1
-        most = self.workflow.executor_settings.max_interruptions
         what = f"slurm job {job.id} was {job.state}{f' on {job.nodes}' if job.nodes else ''}"
-        if track.interruptions > most:
-            self._fail(info, f"{what}; that happened {track.interruptions} times, and {most} are allowed")
+        if self._is_too_often(info, track, what):
             return False
-        self._tell(f"again  {track.step.name}: {what}; submitted again ({track.interruptions} of at most {most})")
+        self._tell(f"again  {track.step.name}: {what}; submitted again{self._count(track)}")
         self._job_submission_executor.submit(self.run_job, info.job)
         return False
 
-    def _tell_change(self, track: _Track, job: SlurmJob) -> None:
-        if job.state == track.state:
-            return
-        if job.state == "RUNNING":
+    def _follow(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
+        """Tell what happens to a job that lives. One that Slurm starts again and again is ended at last."""
+        if job.restarts > track.restarts:
+            track.interruptions += job.restarts - track.restarts
+            track.restarts, track.state = job.restarts, ""
+            what = f"taken off {track.nodes or 'its machine'}"
+            if self._is_too_often(info, track, f"slurm job {job.id} was {what}"):
+                with contextlib.suppress(SlurmError):
+                    cancel([job.id])
+                return False
+            self._tell(f"again  {track.step.name}: {what}, queued again by Slurm{self._count(track)}")
+        if job.state == "RUNNING" and track.state != "RUNNING":
             self._tell(f"start  {track.step.name} on {job.nodes}")
-        elif track.state == "RUNNING" and job.state in ("PENDING", "REQUEUED"):
-            self._tell(f"again  {track.step.name} was taken off {track.nodes} and is queued again by Slurm")
-        if job.state in ("RUNNING", "PENDING", "REQUEUED"):  # Not what only passes by, such as COMPLETING.
-            track.state, track.nodes = job.state, job.nodes
+        track.state = job.state
+        track.nodes = job.nodes or track.nodes
+        return True
+
+    def _is_too_often(self, info: SubmittedJobInfo, track: _Track, what: str) -> bool:
+        most = self.workflow.executor_settings.max_interruptions
+        if track.interruptions <= most:
+            return False
+        self._fail(info, f"{what}; that happened {track.interruptions} times, and {most} are allowed")
+        return True
+
+    def _count(self, track: _Track) -> str:
+        return f" ({track.interruptions} of at most {self.workflow.executor_settings.max_interruptions})"
 
     # -- the end of a job ------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class GpuSlots:
         folder, busy = _folder(), []
         try:
             for name in there:
-                found = _Lock.take(os.path.join(folder, f"{self._depth}-{quote(name, safe='')}"), self._holder)
+                found = _Lock.take(os.path.join(folder, self._file_name(name)), self._holder)
                 if isinstance(found, _Lock):
                     self._locks[name] = found
                 else:
@@ -83,6 +83,11 @@ class GpuSlots:
             raise
         self.release()
         return f"needs {needed} of {', '.join(there)}, but {', '.join(busy)}"
+
+    def _file_name(self, gpu: str) -> str:
+        """Inside a Slurm job GPUs are numbered anew: its first one need not be that of another job."""
+        job = os.environ.get("SLURM_JOB_ID", "")
+        return "-".join([*([f"job{quote(job, safe='')}"] if job else []), str(self._depth), quote(gpu, safe="")])
 
     def release(self) -> None:
         """Give the GPUs back. The step must have ended."""

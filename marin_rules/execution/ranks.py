@@ -45,9 +45,8 @@ def run_ranks(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     allocation = Allocation.current()
     assert allocation is not None
     reports = os.path.join(plan.run.directory, "ranks", f"{step.digest}-{secrets.token_hex(4)}")
-    with subprocess.Popen(
-        _command(plan, step, allocation, reports), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    ) as srun:
+    command = _command(plan, step, allocation, reports)
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as srun:
         assert srun.stdout is not None
         with RankLogs(step.output_path) as logs:
             for line in srun.stdout:

@@ -33,7 +33,7 @@ from marin_rules.execution.step_call import Outcome
 from marin_rules.execution.step_lease import open_lease, peek
 from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
 from marin_rules.execution.step_process import Script, StepProcess
-from marin_rules.slurm.allocation import Allocation
+from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE, Allocation
 from marin_rules.software.manifest import read_manifest
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
@@ -273,7 +273,7 @@ class Worker:
             "started": timestamp(self.started),
         }
         allocation = Allocation.current()
-        if allocation is not None:
+        if allocation is not None and allocation.job_id != os.environ.get(DRIVER_JOB_VARIABLE):
             info["run"]["slurm"] = allocation.to_fields()
         if self.step.software is not None:
             manifest = read_manifest(sys.prefix)
@@ -446,7 +446,8 @@ class Worker:
 
 def _gpus_to_share(step: FrozenStep) -> int:
     """How many GPUs of this machine the step asks for. In a job of its own Slurm has given them already."""
-    return 0 if step.machines is None or "SLURM_JOB_ID" in os.environ else step.machines.gpus
+    has_job_of_its_own = os.environ.get("SLURM_JOB_ID") != os.environ.get(DRIVER_JOB_VARIABLE)
+    return 0 if step.machines is None or has_job_of_its_own else step.machines.gpus
 
 
 _PARSER = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+DRIVER_JOB_VARIABLE = "MARIN_RULES_DRIVER_JOB"
+"""The job that the driver itself is part of, if it is: steps beside it have no job of their own."""
+
 
 @dataclass(frozen=True)
 class Allocation:

@@ -16,7 +16,10 @@ from marin_rules.slurm.commands import SlurmError, run_command, user_name
 from marin_rules.slurm.states import is_live
 
 _MARK = "marin-rules"
-_SQUEUE_FORMAT = "%A|%T|%r|%N|%M|%P|%k"
+_FIELD_END, _JOB_END = "\x1f", "\x1e"
+# In the order of the fields of `SlurmJob`. The comment is free text, and comes last.
+_COLUMNS = ("JobID:20", "State:20", "Reason:200", "NodeList:1000", "TimeUsed:30", "Partition:100", "RestartCnt:10")
+_SQUEUE_FORMAT = f"{_FIELD_END},".join([*_COLUMNS, "Comment:1000"]) + _JOB_END
 _QUERY_SECONDS = 20.0
 
 
@@ -64,6 +67,9 @@ class SlurmJob:
     nodes: str = ""
     elapsed: str = ""
     partition: str = ""
+    restarts: int = 0
+    """How often Slurm itself has started it again, as far as squeue tells."""
+
     tag: Tag | None = None
 
     @property
@@ -75,16 +81,18 @@ class SlurmJob:
 def our_jobs() -> dict[str, SlurmJob]:
     """All jobs of this user that squeue knows, by their id; those that ended lately are among them."""
     answer = run_command(
-        "squeue", "--noheader", "--states=all", f"--user={user_name()}", f"--format={_SQUEUE_FORMAT}",
+        "squeue", "--noheader", "--states=all", f"--user={user_name()}", f"--Format={_SQUEUE_FORMAT}",
         timeout=_QUERY_SECONDS,
     )  # fmt: skip
-    jobs = (_from_squeue(line) for line in answer.splitlines() if line.count("|") >= _SQUEUE_FORMAT.count("|"))
+    jobs = [_from_squeue(record) for record in answer.split(_JOB_END)[:-1]]
     return {job.id: job for job in jobs}
 
 
-def _from_squeue(line: str) -> SlurmJob:
-    number, state, reason, nodes, elapsed, partition, comment = (part.strip() for part in line.split("|", 6))
-    return SlurmJob(number, state, _word(reason), _word(nodes), elapsed, partition, Tag.parse(comment))
+def _from_squeue(record: str) -> SlurmJob:
+    values = [value.strip() for value in record.split(_FIELD_END)]
+    number, state, reason, nodes, elapsed, partition, restarts, comment = values
+    tag = Tag.parse(comment)
+    return SlurmJob(number, state, _word(reason), _word(nodes), elapsed, partition, int(restarts or 0), tag)
 
 
 def forgotten_jobs(ids: Sequence[str]) -> dict[str, SlurmJob]:

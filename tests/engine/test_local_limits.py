@@ -171,7 +171,9 @@ def test_a_run_inside_a_step_uses_the_gpu_of_that_step(
         assert json.loads((folder_of(name) / ".artifact.json").read_text()) == gpus[0]
 
 
+@pytest.mark.parametrize("cores", ["--cores", "-j"])
 def test_memory_and_cores_are_shared_out(
+    cores: str,
     experiment: Callable[..., Path],
     variables: Callable[..., dict[str, str]],
     snakemake: Callable[..., Any],
@@ -184,7 +186,7 @@ def test_memory_and_cores_are_shared_out(
         {"name": "smaller", "ram": "90m", "awaits": ["small"]},
         {"name": "broad", "ram": "100m", "cpu": 4, **ALONE},
     ]
-    limits = ["--cores", "4", "--resources", "mem_mb=1000"]
+    limits = [cores, "4", "--resources", "mem_mb=1000"]
     result = snakemake(*limits, experiment=experiment(EXPERIMENT), env=variables(*steps))
     assert result.code == 0, result.output
     large, larger, small, smaller, broad = work_of("large", "larger", "small", "smaller", "broad")
