@@ -1,0 +1,30 @@
+"""The settings of the executor `marin-drmaa`."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
+
+from marin_rules.engine import session as sessions
+
+
+@dataclass
+class ExecutorSettings(ExecutorSettingsBase):
+    """On the command line each of these has the prefix `--marin-drmaa-`."""
+
+    args: str = field(
+        default="",
+        metadata={
+            "help": "Further options for every job, in the words of slurm-drmaa (for instance --reservation=NAME); they"
+            " win over those that are made from resources.",
+            "env_var": False,
+            "required": False,
+        },
+    )
+
+    log_dir: ClassVar[None] = None
+    """What the stock executor is told: it would give Slurm a folder where a file is meant."""
+
+    def __post_init__(self) -> None:
+        """Made for the chosen executor alone, which a dry run is not told otherwise."""
+        sessions.chose_slurm = True
