@@ -251,9 +251,10 @@ class Executor(StockExecutor):  # type: ignore[misc]
         """Whether a job still has to be waited for; one that has ended is reported."""
         if job is None:
             return self._look_for_missing(info, track)
+        meaning = meaning_of(job.state)
         if track is not None:
             track.missing_since = None
-        meaning = meaning_of(job.state)
+            self._note_restarts(track, job)
         if meaning is Meaning.LIVE:
             return track is None or self._follow(info, track, job)
         if meaning is Meaning.DONE:
@@ -324,20 +325,23 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     def _follow(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
         """Tell what happens to a job that lives. One that Slurm starts again and again is ended at last."""
-        if job.restarts > track.restarts:
-            track.interruptions += job.restarts - track.restarts
-            track.restarts, track.state = job.restarts, ""
-            what = f"taken off {track.nodes or 'its machine'}"
-            if self._is_too_often(info, track, f"slurm job {job.id} was {what}"):
-                with contextlib.suppress(SlurmError):
-                    cancel([job.id])
-                return False
-            self._tell(f"again  {track.step.name}: {what}, queued again by Slurm{self._count(track)}")
+        if self._is_too_often(info, track, f"slurm job {job.id} was taken off its machine"):
+            with contextlib.suppress(SlurmError):
+                cancel([job.id])
+            return False
         if job.state == "RUNNING" and track.state != "RUNNING":
             self._tell(f"start  {track.step.name} on {job.nodes}")
         track.state = job.state
         track.nodes = job.nodes or track.nodes
         return True
+
+    def _note_restarts(self, track: _Track, job: SlurmJob) -> None:
+        """Count how often Slurm itself started the job again since we last looked."""
+        if job.restarts > track.restarts:
+            track.interruptions += job.restarts - track.restarts
+            track.restarts, track.state = job.restarts, ""
+            where = track.nodes or "its machine"
+            self._tell(f"again  {track.step.name}: taken off {where}, queued again by Slurm{self._count(track)}")
 
     def _is_too_often(self, info: SubmittedJobInfo, track: _Track, what: str) -> bool:
         most = self.workflow.executor_settings.max_interruptions

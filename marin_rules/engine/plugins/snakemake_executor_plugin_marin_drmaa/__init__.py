@@ -3,14 +3,14 @@
 from snakemake_interface_executor_plugins.settings import CommonSettings
 
 from marin_rules.engine.drmaa_settings import ExecutorSettings
+from marin_rules.engine.missing_plugin import missing_executor
 
 try:
     from marin_rules.engine.drmaa_executor import Executor
 except ModuleNotFoundError as error:
     if error.name != "snakemake_executor_plugin_drmaa":
         raise
-    # Snakemake imports every plug-in at each start: without the extra `slurm-drmaa` it must be told only when used.
-    from marin_rules.engine.drmaa_missing import Executor  # type: ignore[assignment]
+    Executor = missing_executor("DRMAA", "slurm-drmaa")  # type: ignore[assignment,misc]
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 

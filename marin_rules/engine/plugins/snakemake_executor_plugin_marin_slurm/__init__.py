@@ -2,6 +2,8 @@
 
 from snakemake_interface_executor_plugins.settings import CommonSettings
 
+from marin_rules.engine.missing_plugin import missing_executor
+
 try:
     from marin_rules.engine.slurm_executor import Executor
     from marin_rules.engine.slurm_settings import ExecutorSettings
@@ -10,8 +12,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name is None or not error.name.startswith("snakemake_executor_plugin_slurm"):
         raise
-    # Snakemake imports every plug-in at each start: without the extra `slurm` it must be told only when it is used.
-    from marin_rules.engine.slurm_missing import Executor  # type: ignore[assignment]
+    Executor = missing_executor("Slurm", "slurm")  # type: ignore[assignment,misc]
 
     __all__ = ["Executor", "common_settings"]
 
