@@ -57,6 +57,7 @@ class Stopped:
 def stop_step(survey: Survey, step: Step, say: Say) -> Stopped:
     """End whatever works on a step or is queued for it."""
     found = survey.of_step(step)
+    _require_slurm(survey, found)
     _end(found, say)
     return _settle(step, found, say)
 
@@ -65,12 +66,13 @@ def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
     """End a run: its driver, and all of its steps that are under way, also those that outlived their driver."""
     run = next((view.run for view in survey.runs if view.run.id == run_id), None)
     found = survey.of_run(run_id)
+    _require_slurm(survey, found)
     if run is not None:
-        _interrupt(run, [one.job_id for one in found if one.job_id is not None], say)
+        _interrupt(run, [one.job.id for one in found if one.job is not None], say)
         found += look().of_run(run_id)
     is_elsewhere = run is not None and not run.driver_is_gone
     if is_elsewhere:  # So are its steps, but for those in Slurm jobs.
-        found = [one for one in found if one.job_id is not None]
+        found = [one for one in found if one.job is not None]
     _end(found, say)
     steps = {one.step.output_path or one.step.key: one.step for one in found}
     stopped = [_settle(step, [one for one in found if one.step.is_same(step)], say) for step in steps.values()]
@@ -82,6 +84,13 @@ def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
             )
         forget(run)
     return stopped
+
+
+def _require_slurm(survey: Survey, found: Sequence[UnderWay]) -> None:
+    """Refuse to go on without Slurm if one of its jobs is to be ended."""
+    names = [one.step.name for one in found if one.recorded_job is not None]
+    if survey.slurm_trouble is not None and names:
+        raise MarinRulesError(f"{', '.join(names)} runs in a Slurm job, and Slurm does not answer: try again later")
 
 
 # -- asking for the end --------------------------------------------------------------------------------------
@@ -117,8 +126,8 @@ def _interrupt(run: KnownRun, jobs: Sequence[str], say: Say) -> None:
 
 def _end(found: Sequence[UnderWay], say: Say) -> None:
     """End workers and jobs, all at the same time, and wait for them."""
-    workers = [(one, _worker(one)) for one in found if one.job_id is None]
-    jobs = {one.job_id: one for one in found if one.job_id is not None}
+    workers = [(one, _worker(one)) for one in found if one.job is None]
+    jobs = {one.job.id: one.step.name for one in found if one.job is not None}
     if jobs:
         cancel(list(jobs))
     for one, worker in workers:
@@ -130,7 +139,7 @@ def _end(found: Sequence[UnderWay], say: Say) -> None:
             _wait_for_worker(one, worker)
             worker.close()
     if jobs:
-        say(f"stopping {', '.join(one.step.name for one in jobs.values())}: cancelled slurm job {', '.join(jobs)}")
+        say(f"stopping {', '.join(jobs.values())}: cancelled slurm job {', '.join(jobs)}")
         _wait_for_jobs(set(jobs), say)
 
 
@@ -141,7 +150,7 @@ def _worker(one: UnderWay) -> LocalProcess | None:
     if process is None and _still_has(one) and one.silent_seconds is None:
         where = "another machine" if owner is None else f"{owner.host} (pid {owner.pid}, user {owner.user})"
         raise MarinRulesError(
-            f"step {one.step.name} runs on {where}, and not in a Slurm job of yours; run"
+            f"step {one.step.name} runs on {where}, and not in a Slurm job of its own that you could cancel; run"
             f" `marin-rules jobs stop {one.step.key}` there"
         )
     return process

@@ -160,7 +160,7 @@ def _holders(
         # A job that has no machine has no worker either, unless it has just lost its machine.
         has_it = bool(job.nodes) or job.id == recorded
         holder, lease = (lease, None) if has_it else (None, lease)
-        yield UnderWay(step, job.tag.run, holder, job, None, attempt, gone.get(job.tag.run, True))
+        yield UnderWay(step, job.tag.run, holder, job, recorded, attempt, gone.get(job.tag.run, True))
     if lease is not None:
         worker_run = str(block["id"]) if is_by_holder and "id" in block else run_id
         # A run that is not known may well have its driver: that of another user.

@@ -51,15 +51,11 @@ class UnderWay:
     lease: LeaseRecord | None = None
     job: SlurmJob | None = None
     recorded_job: str | None = None
-    """The Slurm job that its worker has written down: known even if Slurm does not answer."""
+    """The Slurm job that its worker is in. Not always the step's own: the whole run may be inside of one."""
 
     attempt: int | None = None
     driver_is_gone: bool = False
     """Nobody waits for its end any more."""
-
-    @property
-    def job_id(self) -> str | None:
-        return self.recorded_job if self.job is None else self.job.id
 
     @property
     def is_queued(self) -> bool:

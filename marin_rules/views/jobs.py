@@ -57,8 +57,8 @@ def _row(found: UnderWay) -> tuple[str, ...]:
 
 
 def _job(found: UnderWay) -> str:
-    if found.job_id is not None:
-        return f"slurm {found.job_id}"
+    if found.job is not None:
+        return f"slurm {found.job.id}"
     pid = _pid(found)
     return "-" if pid is None else f"pid {pid}"
 
@@ -86,7 +86,7 @@ def _step_fields(found: UnderWay) -> dict[str, Any]:
         "key": found.step.key,
         "output_path": found.step.output_path,
         "run": found.run,
-        "slurm_job": found.job_id,
+        "slurm_job": None if found.job is None else found.job.id,
         "pid": _pid(found),
         "state": "RUNNING" if found.job is None else found.job.state,
         "reason": found.job.reason if found.job is not None and found.is_queued else "",

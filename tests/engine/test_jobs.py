@@ -31,12 +31,6 @@ GATED = """
 
 
 @pytest.fixture
-def environment(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The runs of a test are known to nobody else."""
-    return {**environment, "XDG_STATE_HOME": str(tmp_path / "state")}
-
-
-@pytest.fixture
 def start_jobs(start: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
     """`start_jobs("list")` starts `marin-rules jobs list`, on a machine without Slurm, and does not wait."""
     nothing = tmp_path / "nothing"
