@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from marin_rules.commands import jobs
+from marin_rules.commands import cluster, jobs
 from marin_rules.engine.locations import snakefile
 from marin_rules.engine.profiles import link_profiles
 from marin_rules.errors import MarinRulesError
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workflow = commands.add_parser("snakefile", help="print the path of the Snakefile, for `snakemake --snakefile`")
     workflow.set_defaults(run=_print_snakefile)
     jobs.add_to(commands)
+    cluster.add_to(commands)
     options = parser.parse_args(arguments)
     try:
         code = options.run(options)

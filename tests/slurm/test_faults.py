@@ -127,7 +127,8 @@ def test_a_job_that_slurm_starts_again_goes_on_from_its_checkpoint(
     assert len(slurm.calls("sbatch")) == 1
     assert info_of("patient")["run"]["attempt"] == 2
     assert info_of("patient")["run"]["slurm"]["restarts"] == 1
-    assert f"again  patient: taken off {job.nodes}, queued again by Slurm (1 of at most 20)" in result.output, result.output
+    told = f"again  patient: taken off {job.nodes}, queued again by Slurm (1 of at most 20)"
+    assert told in result.output, result.output
 
 
 def test_a_job_that_is_preempted_for_good_is_submitted_again(
