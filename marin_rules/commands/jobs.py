@@ -100,7 +100,7 @@ def _why_no_log(survey: Survey, step: Step, path: str) -> str:
 def _outcome(stopped: Stopped) -> str:
     name = stopped.step.name
     if stopped.holder is not None:
-        return f"stopped {name}, but another run took it up: held by {describe(stopped.holder, time.time())}"
+        return f"stopped {name}, but it was taken up again at once: held by {describe(stopped.holder, time.time())}"
     if stopped.status is None:
         return f"stopped {name}"
     if stopped.status is Status.CANCELLED:

@@ -21,7 +21,7 @@ from marin_rules.engine import session as sessions
 from marin_rules.engine.session import Session
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.status import Status, read_status
-from marin_rules.execution.step_log import CLEAR_LINE, log_path
+from marin_rules.execution.step_log import CLEAR_LINE, last_attempt, log_path
 from marin_rules.storage.files import read_bytes
 from marin_rules.views.table import duration, heading, table
 
@@ -214,7 +214,7 @@ class LogHandler(LogHandlerBase):
         """What a step printed elsewhere has not been seen here."""
         with contextlib.suppress(OSError):
             text = (read_bytes(log_path(step.output_path)) or b"").decode(errors="replace")
-            for line in text.splitlines()[-_LAST_LINES:]:
+            for line in last_attempt(text)[-_LAST_LINES:]:
                 self._write(f"[{step.name}] {line}")
 
     @staticmethod

@@ -104,7 +104,7 @@ class JobResources:
         if self.site is None:
             missing = _missing_here(request) if self._invocation.runs_here else None
             return f"here: {missing}" if missing else None
-        return _slurm_words(self._invocation.resources_of(step.key))
+        return f"slurm: {slurm_words(self._invocation.resources_of(step.key))}"
 
 
 def _missing_here(request: MachineRequest) -> str | None:
@@ -121,7 +121,8 @@ def _missing_here(request: MachineRequest) -> str | None:
     return f"without the {' and '.join(lacks)} it asks for" if lacks else None
 
 
-def _slurm_words(resources: Mapping[str, Any]) -> str:
+def slurm_words(resources: Mapping[str, Any]) -> str:
+    """What a job asks of Slurm, in a few words."""
     nodes, cpus, minutes = (resources.get(name) for name in ("nodes", "cpus_per_task", "runtime"))
     parts = [
         f"partition {resources['slurm_partition']}" if resources.get("slurm_partition") else "default partition",
@@ -131,7 +132,7 @@ def _slurm_words(resources: Mapping[str, Any]) -> str:
         memory_text(resources["mem_mb"]) if resources.get("mem_mb") else "",
         f"{minutes // 60}h" if minutes and minutes % 60 == 0 else f"{minutes}m" if minutes else "",
     ]
-    return f"slurm: {', '.join(part for part in parts if part)}"
+    return ", ".join(part for part in parts if part)
 
 
 type _Answer = Callable[[MachineRequest, Queue | None, int], Any]

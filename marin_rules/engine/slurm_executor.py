@@ -31,6 +31,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.settings import DeploymentMethod
 
 from marin_rules.engine import session as sessions
+from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.warm import WARM_VARIABLE
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.known_runs import find_run
@@ -179,8 +180,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
-        where = (self._session.destination(step) or "").removeprefix("slurm: ")
-        self._tell(f"queue  {step.name}: slurm job {number}, {where}")
+        self._tell(f"queue  {step.name}: slurm job {number}, {slurm_words(submission.resources)}")
         return self._info(job, number)
 
     def _resources(self, job: Any) -> Mapping[str, Any]:

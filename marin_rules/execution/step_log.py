@@ -34,6 +34,21 @@ def log_path(output_path: str) -> str:
     return os.path.join(output_path, LOG_FILE)
 
 
+def attempt_line(moment: str, attempt: int, worker_id: str) -> bytes:
+    """What stands in the log before all that an attempt prints."""
+    return f"--- {moment} attempt {attempt} by {worker_id}\n".encode()
+
+
+_ATTEMPT_LINE = re.compile(r"--- \S+ attempt \d+ by ")
+
+
+def last_attempt(text: str) -> list[str]:
+    """The lines of a log from its last attempt on."""
+    lines = text.splitlines()
+    begun = [number for number, line in enumerate(lines) if _ATTEMPT_LINE.match(line)]
+    return lines[begun[-1] :] if begun else lines
+
+
 class StepLog:
     """The log file of one step. On an object store it is kept locally and published as a whole.
 

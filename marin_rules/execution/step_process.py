@@ -85,6 +85,12 @@ class StepProcess:
                 self.exit_status = status
         return self.exit_status is not None
 
+    @property
+    def was_terminated(self) -> bool:
+        """Whether it ended by a SIGTERM."""
+        status = self.exit_status or 0
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
+
     def stop(self, signal_number: int) -> None:
         """Send a signal to the step and to all that it started."""
         for pid in descendants(os.getpid()):

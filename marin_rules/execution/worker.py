@@ -31,7 +31,7 @@ from marin_rules.execution.info import check_version, info_bytes, info_path, par
 from marin_rules.execution.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_call import Outcome
 from marin_rules.execution.step_lease import open_lease, peek
-from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, log_path
+from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, attempt_line, log_path
 from marin_rules.execution.step_process import Script, StepProcess
 from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE, Allocation
 from marin_rules.software.manifest import read_manifest
@@ -48,7 +48,12 @@ EXIT_LEASE_LOST = 75
 """EX_TEMPFAIL: somebody else has the step now."""
 
 STOP_GRACE_SECONDS = 4.0
-"""How long a step may take to end after SIGTERM, before it is killed."""
+JOB_STOP_GRACE_SECONDS = 20.0
+"""How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a Slurm
+job, where it may have a large checkpoint to write. Slurm itself gives a job 30 seconds, unless a site says otherwise."""
+
+_SAME_SIGNAL_SECONDS = 1.0
+"""How much later than its step a worker may hear of a signal that was meant for both."""
 
 _TERMINAL_SECONDS = 0.2
 _TERMINAL_END_SECONDS = 2.0
@@ -228,9 +233,7 @@ class Worker:
         try:
             log.link_from(self._log_link)
             info = self._begin()
-            log.write(
-                f"--- {timestamp(self.started)} attempt {info['run']['attempt']} by {self.owner.worker_id}\n".encode()
-            )
+            log.write(attempt_line(timestamp(self.started), info["run"]["attempt"], self.owner.worker_id))
             started = info_bytes(info)
             heartbeat = Heartbeat(
                 self.lease,
@@ -319,7 +322,7 @@ class Worker:
                 now = time.monotonic()
                 if self._stop_signal and kill_at is None:
                     process.stop(signal.SIGTERM)
-                    kill_at = now + STOP_GRACE_SECONDS
+                    kill_at = now + (STOP_GRACE_SECONDS if Allocation.current() is None else JOB_STOP_GRACE_SECONDS)
                 if kill_at is not None and now >= kill_at:
                     process.stop(signal.SIGKILL)
                     kill_at = now + STOP_GRACE_SECONDS
@@ -359,6 +362,8 @@ class Worker:
 
     def _finish(self, info: dict[str, Any], outcome: Outcome, log: StepLog) -> int:
         status = Status.SUCCESS if outcome.error is None else Status.FAILED
+        if status is Status.FAILED and self.process.was_terminated:
+            self._await_signal(_SAME_SIGNAL_SECONDS)
         if status is Status.FAILED and self._stop_signal:
             status = Status.CANCELLED
             outcome = Outcome(error=f"stopped by {signal.Signals(self._stop_signal).name}")
@@ -429,6 +434,15 @@ class Worker:
     def _client_is_gone(self) -> None:
         """Whoever waited for this step does not any more: that is as good as a signal to stop."""
         self._stop_signal = self._stop_signal or signal.SIGTERM
+
+    def _await_signal(self, seconds: float) -> None:
+        """Whoever ends a whole job tells all of its processes: the step may have heard of it before us."""
+        give_up = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            while not self._stop_signal and (left := give_up - time.monotonic()) > 0:
+                if selector.select(left):
+                    os.read(self._wakeup, 4096)
 
     def _sleep(self, seconds: float) -> None:
         with selectors.DefaultSelector() as selector:

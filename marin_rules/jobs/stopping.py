@@ -22,6 +22,7 @@ from marin_rules.jobs.survey import Survey, live_lease, look
 from marin_rules.jobs.under_way import Step, UnderWay
 from marin_rules.slurm.commands import SlurmBusyError
 from marin_rules.slurm.queue import cancel, our_jobs
+from marin_rules.slurm.states import Meaning, meaning_of
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LeaseRecord, describe
@@ -58,8 +59,7 @@ def stop_step(survey: Survey, step: Step, say: Say) -> Stopped:
     """End whatever works on a step or is queued for it."""
     found = survey.of_step(step)
     _require_slurm(survey, found)
-    _end(found, say)
-    return _settle(step, found, say)
+    return _settle(step, found, _end(found, say), say)
 
 
 def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
@@ -73,9 +73,11 @@ def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
     is_elsewhere = run is not None and not run.driver_is_gone
     if is_elsewhere:  # So are its steps, but for those in Slurm jobs.
         found = [one for one in found if one.job is not None]
-    _end(found, say)
+    cancelled = _end(found, say)
     steps = {one.step.output_path or one.step.key: one.step for one in found}
-    stopped = [_settle(step, [one for one in found if one.step.is_same(step)], say) for step in steps.values()]
+    stopped = [
+        _settle(step, [one for one in found if one.step.is_same(step)], cancelled, say) for step in steps.values()
+    ]
     if run is not None:
         if is_elsewhere:
             raise MarinRulesError(
@@ -124,8 +126,8 @@ def _interrupt(run: KnownRun, jobs: Sequence[str], say: Say) -> None:
                 )
 
 
-def _end(found: Sequence[UnderWay], say: Say) -> None:
-    """End workers and jobs, all at the same time, and wait for them."""
+def _end(found: Sequence[UnderWay], say: Say) -> set[str]:
+    """End workers and jobs, all at the same time, and wait for them. Returns the jobs that did not end by themselves."""
     workers = [(one, _worker(one)) for one in found if one.job is None]
     jobs = {one.job.id: one.step.name for one in found if one.job is not None}
     if jobs:
@@ -138,9 +140,10 @@ def _end(found: Sequence[UnderWay], say: Say) -> None:
         if worker is not None:
             _wait_for_worker(one, worker)
             worker.close()
-    if jobs:
-        say(f"stopping {', '.join(jobs.values())}: cancelled slurm job {', '.join(jobs)}")
-        _wait_for_jobs(set(jobs), say)
+    if not jobs:
+        return set()
+    say(f"stopping {', '.join(jobs.values())}: cancelled slurm job {', '.join(jobs)}")
+    return _wait_for_jobs(set(jobs), say)
 
 
 def _worker(one: UnderWay) -> LocalProcess | None:
@@ -177,7 +180,8 @@ def _wait_for_worker(one: UnderWay, worker: LocalProcess) -> None:
         worker.has_ended(within=_POLL_SECONDS)
 
 
-def _wait_for_jobs(ids: set[str], say: Say) -> None:
+def _wait_for_jobs(ids: set[str], say: Say) -> set[str]:
+    """Wait for the end of jobs that were cancelled. Returns those that did not end by themselves."""
     give_up = time.monotonic() + _JOB_SECONDS
     silent = False
     while True:
@@ -185,7 +189,11 @@ def _wait_for_jobs(ids: set[str], say: Say) -> None:
             jobs = our_jobs()
             left = {number: jobs[number].state for number in ids if number in jobs and jobs[number].is_live}
             if not left:
-                return
+                return {
+                    number
+                    for number in ids
+                    if number not in jobs or meaning_of(jobs[number].state) is Meaning.CANCELLED
+                }
         except SlurmBusyError as error:
             if not silent:
                 say(f"waiting for slurm to tell of the jobs: {error}")
@@ -199,7 +207,7 @@ def _wait_for_jobs(ids: set[str], say: Say) -> None:
 # -- what is left to be written ------------------------------------------------------------------------------
 
 
-def _settle(step: Step, found: Sequence[UnderWay], say: Say) -> Stopped:
+def _settle(step: Step, found: Sequence[UnderWay], cancelled: set[str], say: Say) -> Stopped:
     """See to it that the lease of a step is free and that its status tells of its end."""
     if step.output_path is None:
         return Stopped(step, None)
@@ -207,8 +215,10 @@ def _settle(step: Step, found: Sequence[UnderWay], say: Say) -> Stopped:
     holder = _take_over(lease, step, {one.lease.worker_id for one in found if one.lease is not None}, say)
     if holder is not None:
         return Stopped(step, None, holder)
+    # A job that was cancelled may have lost its processes before its worker knew why, and that looks like a failure.
+    may_have_failed = any(one.lease is not None and (one.job is None or one.job.id not in cancelled) for one in found)
     try:
-        return Stopped(step, _mark(lease, step.output_path, has_run=any(one.lease is not None for one in found)))
+        return Stopped(step, _mark(lease, step.output_path, may_have_failed=may_have_failed))
     except LeaseLostError as lost:
         return Stopped(step, None, lost.holder)
     finally:
@@ -233,14 +243,14 @@ def _take_over(lease: Lease, step: Step, stopped: set[str], say: Say) -> LeaseRe
     return None
 
 
-def _mark(lease: Lease, output_path: str, *, has_run: bool) -> Status | None:
+def _mark(lease: Lease, output_path: str, *, may_have_failed: bool) -> Status | None:
     """Write CANCELLED, unless the step has come to an end of its own; returns what it says then."""
     path = status_path(output_path)
     while True:
         data = lease.read(path)
         status = None if data is None else parse_status(data, path)
-        # The failure of a step that was queued is that of its last attempt.
-        if status in (Status.SUCCESS, Status.CANCELLED) or (status is Status.FAILED and has_run):
+        # The failure of a step that was queued is that of an earlier attempt.
+        if status in (Status.SUCCESS, Status.CANCELLED) or (status is Status.FAILED and may_have_failed):
             return status
         with contextlib.suppress(ChangedError):
             lease.commit(path, status_bytes(Status.CANCELLED, output_path))

@@ -182,6 +182,29 @@ def test_the_log_of_a_finished_step_is_found_by_its_path(
     assert f"no log at {folder_of('after')}/.executor_log.rank-2: SUCCESS" in missing.output
 
 
+@pytest.mark.parametrize("scheme", ["gs", "s3"])
+def test_logs_and_stops_reach_a_step_in_a_bucket(
+    scheme: str,
+    request: pytest.FixtureRequest,
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Any],
+    start_jobs: Callable[..., Any],
+    open_gate: Callable[[], None],
+) -> None:
+    store = request.getfixturevalue("gcs" if scheme == "gs" else "s3")
+    store.create_bucket("bucket")
+    env = store.environment | {"MARIN_LEASE_LIFETIME_SECONDS": "3"}  # The log is published at each heartbeat.
+    run = start_snakemake(experiment=experiment(GATED), prefix=f"{scheme}://bucket/x", env=env)
+    run.wait_for(lambda: "[parts/slow] at the gate" in run.output, "the step is at the gate")
+    follower = start_jobs("logs", "-f", "parts/slow", env=env)
+    follower.wait_for(lambda: "at the gate\n" in follower.output, "the follower has the first line")
+    result = start_jobs("stop", "parts/slow", env=env).wait()
+    assert (result.code, result.output.splitlines()[-1]) == (0, "stopped parts/slow: CANCELLED"), result.output
+    assert follower.wait().output.endswith("marin-rules: step parts/slow: CANCELLED\n")
+    assert not [name for name in store.names("bucket") if name.endswith(".lock")]
+    assert run.wait().code == 1
+
+
 def test_ctrl_c_ends_the_follower_and_nothing_else(
     gated_run: Any, start_jobs: Callable[..., Any], open_gate: Callable[[], None]
 ) -> None:

@@ -22,7 +22,7 @@ WAITING = """
         print("here", flush=True)
         signal.pause()
 
-    resources = ResourceConfig(ram="300m")
+    resources = ResourceConfig(ram="300m", replicas={replicas})
     steps = [ExecutorStep(name, remote(wait, resources=resources), {}) for name in ("first", "second")]
     if __name__ == "__main__":
         executor_main(steps=steps)
@@ -60,15 +60,17 @@ def waiting_run(
 ) -> Callable[..., Running]:
     """`waiting_run()` starts two steps that wait for ever, each in its own job, and returns when both run.
 
-    With `one_node`, only one of them runs; the other waits for its node.
+    With `one_node`, only one of them runs; the other waits for its node. `replicas` is how many nodes each asks for.
     """
 
-    def launch(*, one_node: bool = False) -> Running:
+    def launch(*, one_node: bool = False, replicas: int = 1) -> Running:
         node = ["--set-resources", "wait:slurm_extra=--exclusive --nodelist=cpu1"] if one_node else []
-        run = start_on_slurm(*node, experiment=experiment(WAITING))
+        run = start_on_slurm(*node, experiment=experiment(WAITING.replace("{replicas}", str(replicas))))
         run.wait_for(lambda: run.output.count("queue  ") == 2, "both jobs in the queue")
         logs = 1 if one_node else 2
-        run.wait_for(lambda: _count(prefix, ".executor_log", "here") == logs, "the steps to wait")
+        own = [".executor_log"] if replicas == 1 else [f".executor_log.rank-{rank}" for rank in range(replicas)]
+        for name in own:
+            run.wait_for(lambda name=name: _count(prefix, name, "here") == logs, "the steps to wait")
         run.wait_for(lambda: _count(prefix, ".executor_info", '"started"') == logs, "what their workers write down")
         return run
 
@@ -172,7 +174,7 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
     prefix: Path,
     tmp_path: Path,
 ) -> None:
-    run = waiting_run()
+    run = waiting_run(replicas=2)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     (file,) = (tmp_path / "state" / "marin-rules" / "runs").iterdir()
@@ -180,7 +182,9 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
         file.unlink()
     assert jobs("list").output.count("RUNNING (driver gone)") == 2
     assert [step["driver_gone"] for step in listed().values()] == [True, True]
+    assert {step["node"] for step in listed().values()} == {"cpu[1-2]"}
     run_id = listed()["first"]["run"]
+    assert is_forgotten or jobs("logs", "first", "--rank", "1").output == "here\n"
     assert jobs("stop", "first").code == 0
     assert jobs("stop", run_id).code == 0
     assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
