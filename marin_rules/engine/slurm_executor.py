@@ -33,6 +33,7 @@ from snakemake_interface_executor_plugins.settings import DeploymentMethod
 from marin_rules.engine import session as sessions
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.warm import WARM_VARIABLE
+from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.known_runs import find_run
 from marin_rules.execution.progress import made_progress
@@ -82,19 +83,26 @@ class _Track:
 class _Ours:
     """Jobs to be cancelled if the run is: by now known to live."""
 
-    ids: set[str] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    closed: bool = False
+    _ids: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    closed: threading.Event = field(default_factory=threading.Event)
+    """The run was cancelled: nothing more is submitted."""
 
     def add(self, number: str) -> bool:
         """False if the run was cancelled meanwhile."""
-        with self.lock:
-            self.ids.add(number)
-            return not self.closed
+        with self._lock:
+            self._ids.add(number)
+            return not self.closed.is_set()
 
     def discard(self, number: str | None) -> None:
-        with self.lock:
-            self.ids.discard(number or "")
+        with self._lock:
+            self._ids.discard(number or "")
+
+    def close(self) -> set[str]:
+        """No more from now on; returns all that there are."""
+        with self._lock:
+            self.closed.set()
+            return set(self._ids)
 
 
 class Executor(StockExecutor):  # type: ignore[misc]
@@ -121,7 +129,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         track.state, track.restarts, track.missing_since, track.ended_at = "", 0, None, None
         try:
             info = self._take_up(job, track)
-        except (SlurmError, OSError) as error:
+        except Exception as error:  # Nobody looks at this thread: whatever it is, it has to be told here.
             self._report_job_error_threadsafe(SubmittedJobInfo(job), f"could not be submitted: {error}")
             return
         self._pause = _FIRST_PAUSE_SECONDS
@@ -143,7 +151,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         step = track.step
         tag = Tag.of(self._session.plan.run.id, step.key, step.output_path)
         pause = _BUSY_SECONDS[0]
-        while not self._ours.closed:
+        while not self._ours.closed.is_set():
             try:
                 found = live_job_of(tag, our_jobs().values())
                 if found is not None:
@@ -159,7 +167,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             except SlurmBusyError as error:
                 # A submission that got no answer may have been made: the next look at the queue finds it.
                 self._tell(f"wait   {step.name}: {error}; will try again")
-                time.sleep(pause)
+                self._ours.closed.wait(pause)
                 pause = min(2 * pause, _BUSY_SECONDS[1])
         return None
 
@@ -300,7 +308,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             if track.lease.try_acquire() is not None:
                 return True
             track.lease.release()
-        except OSError:
+        except (OSError, MarinRulesError):
             return True
         track.lease = None
         if not self._is_done_anyway(info, track):
@@ -371,9 +379,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         """End all that this run has submitted, also what is being looked at or submitted in this moment."""
-        with self._ours.lock:
-            self._ours.closed = True
-            ids = set(self._ours.ids)
+        ids = self._ours.close()
         ids |= {info.external_jobid for info in active_jobs if info.external_jobid and self._track(info) is None}
         if not ids:
             return

@@ -50,7 +50,7 @@ EXIT_LEASE_LOST = 75
 STOP_GRACE_SECONDS = 4.0
 JOB_STOP_GRACE_SECONDS = 20.0
 """How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a Slurm
-job, where it may have a large checkpoint to write. Slurm itself gives a job 30 seconds, unless a site says otherwise."""
+job, where it may have a large checkpoint to write. Slurm itself gives a job 30 s, unless a site says otherwise."""
 
 _SAME_SIGNAL_SECONDS = 1.0
 """How much later than its step a worker may hear of a signal that was meant for both."""

@@ -127,7 +127,7 @@ def _interrupt(run: KnownRun, jobs: Sequence[str], say: Say) -> None:
 
 
 def _end(found: Sequence[UnderWay], say: Say) -> set[str]:
-    """End workers and jobs, all at the same time, and wait for them. Returns the jobs that did not end by themselves."""
+    """End workers and jobs, all at the same time, and wait for them. Returns jobs that did not end by themselves."""
     workers = [(one, _worker(one)) for one in found if one.job is None]
     jobs = {one.job.id: one.step.name for one in found if one.job is not None}
     if jobs:
