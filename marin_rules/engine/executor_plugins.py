@@ -1,7 +1,4 @@
-"""Stands in for an executor whose plug-in of Snakemake is not installed.
-
-Snakemake imports every plug-in at each start: what is missing must be told only when it is used.
-"""
+"""What our executor plug-ins have in common: how they run jobs, and what they say if Snakemake's own is not installed."""
 
 from __future__ import annotations
 
@@ -9,10 +6,23 @@ from typing import Any, NoReturn
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+from snakemake_interface_executor_plugins.settings import CommonSettings
+
+common_settings = CommonSettings(
+    non_local_exec=True,
+    implies_no_shared_fs=False,
+    job_deploy_sources=False,
+    pass_default_storage_provider_args=True,
+    pass_default_resources_args=True,
+    # The whole environment travels with a job. On its command line, values could be read by everyone.
+    pass_envvar_declarations_to_cmd=False,
+    auto_deploy_default_storage_provider=False,
+    init_seconds_before_status_checks=0,
+)
 
 
 def missing_executor(plugin: str, extra: str) -> type[RemoteExecutor]:
-    """An executor that says what to install."""
+    """An executor that says what to install, and says so only when it is used: all are imported at each start."""
 
     class Executor(RemoteExecutor):
         def __init__(self, workflow: Any, logger: Any) -> None:
