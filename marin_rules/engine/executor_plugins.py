@@ -1,4 +1,4 @@
-"""What our executor plug-ins have in common: how they run jobs, and what they say if Snakemake's own is not installed."""
+"""What our executor plug-ins have in common: how jobs are run, and what is said if Snakemake's own is not installed."""
 
 from __future__ import annotations
 

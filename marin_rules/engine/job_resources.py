@@ -19,6 +19,7 @@ from marin_rules.errors import SettingsError
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.machine import gpus, memory_mb
 from marin_rules.machines import MachineRequest, memory_text
+from marin_rules.slurm.commands import SlurmError
 from marin_rules.slurm.discovery import discover_site
 from marin_rules.slurm.site import Queue, Site, read_site
 from marin_rules.storage.cluster_file import cluster_name
@@ -41,7 +42,13 @@ class JobResources:
             return None
         name = cluster_name()
         if name is None:
-            return discover_site()
+            try:
+                return discover_site()
+            except SlurmError as error:
+                raise SettingsError(
+                    "the run is for Slurm, but Slurm cannot be asked for its partitions here. Start it on a login node,"
+                    f" or name the cluster's file with --config cluster=NAME. ({error})"
+                ) from error
         site = read_site(name)
         if site is None:
             raise SettingsError(
