@@ -75,7 +75,6 @@ class _Track:
     lease: Lease | None = None
     """Watches a step that is under way elsewhere; None once it has a job of ours."""
 
-    missing_since: float | None = None
     ended_at: float | None = None
 
 
@@ -116,6 +115,9 @@ class Executor(StockExecutor):  # type: ignore[misc]
         super().__post_init__(test_mode)
         self._session = sessions.current()
         self._tracks: dict[str, _Track] = {}
+        self._missing: dict[str, float] = {}
+        """Jobs that Slurm does not know, and since when."""
+
         self._ours = _Ours()
 
     # -- submitting ------------------------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             super().run_job(job)
             return
         track = self._tracks.setdefault(step.key, _Track(step))
-        track.state, track.restarts, track.missing_since, track.ended_at = "", 0, None, None
+        track.state, track.restarts, track.ended_at = "", 0, None
         try:
             info = self._take_up(job, track)
         except Exception as error:  # Nobody looks at this thread: whatever it is, it has to be told here.
@@ -138,13 +140,17 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     def _plain_step(self, job: Any) -> FrozenStep | None:
         """The step of a job that can run its worker directly."""
-        if job.is_group() or not hasattr(job.wildcards, "step"):
+        step = self._step(job)
+        if step is None or step.rule is not None:
             return None
         methods = self.workflow.deployment_settings.deployment_method
-        if job.conda_env is not None and DeploymentMethod.CONDA in methods:
-            return None  # Snakemake has to activate it.
-        step = self._session.plan.by_key.get(job.wildcards.step)
-        return None if step is None or step.rule is not None else step
+        has_to_be_activated = job.conda_env is not None and DeploymentMethod.CONDA in methods
+        return None if has_to_be_activated else step
+
+    def _step(self, job: Any) -> FrozenStep | None:
+        if job.is_group() or not hasattr(job.wildcards, "step"):
+            return None
+        return self._session.plan.by_key.get(job.wildcards.step)
 
     def _take_up(self, job: Any, track: _Track) -> SubmittedJobInfo | None:
         """Find a job that does the step already, or wait for whoever does it, or submit one."""
@@ -222,7 +228,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             if track is not None and track.lease is not None:
                 live = self._look_elsewhere(info, track)
             elif jobs is None:
-                live = not self._is_done_anyway(info, track)
+                live = not self._is_done_anyway(info)
             else:
                 live = self._look(info, track, jobs.get(info.external_jobid or ""))
             if live:
@@ -259,9 +265,9 @@ class Executor(StockExecutor):  # type: ignore[misc]
         """Whether a job still has to be waited for; one that has ended is reported."""
         if job is None:
             return self._look_for_missing(info, track)
+        self._missing.pop(job.id, None)
         meaning = meaning_of(job.state)
         if track is not None:
-            track.missing_since = None
             self._note_restarts(track, job)
         if meaning is Meaning.LIVE:
             return track is None or self._follow(info, track, job)
@@ -285,18 +291,21 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     def _look_for_missing(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
         """Slurm does not know the job: it is too new, or long forgotten. The step's status may tell more."""
-        if self._is_done_anyway(info, track):
+        if self._is_done_anyway(info):
             return False
-        if track is None:
-            return True
+        number = info.external_jobid or ""
         now = time.monotonic()
-        track.missing_since = track.missing_since or now
-        if now - track.missing_since < _MISSING_SECONDS:
+        if now - self._missing.setdefault(number, now) < _MISSING_SECONDS:
             return True
-        return self._again(info, track, SlurmJob(info.external_jobid or "", "forgotten by Slurm"))
+        if track is not None:
+            return self._again(info, track, SlurmJob(number, "forgotten by Slurm"))
+        self._fail(info, f"slurm job {number} was forgotten by Slurm")
+        return False
 
-    def _is_done_anyway(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
-        if track is None or _status(track.step) is not Status.SUCCESS:
+    def _is_done_anyway(self, info: SubmittedJobInfo) -> bool:
+        """The step's own status tells of its end, unless it said so before the step was to run once more."""
+        step = self._step(info.job)
+        if step is None or step.index in self._session.plan.forced or _status(step) is not Status.SUCCESS:
             return False
         self._succeed(info)
         return True
@@ -311,7 +320,9 @@ class Executor(StockExecutor):  # type: ignore[misc]
         except (OSError, MarinRulesError):
             return True
         track.lease = None
-        if not self._is_done_anyway(info, track):
+        if _status(track.step) is Status.SUCCESS:
+            self._succeed(info)
+        else:
             self._job_submission_executor.submit(self.run_job, info.job)
         return False
 

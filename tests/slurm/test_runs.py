@@ -242,3 +242,48 @@ def test_max_concurrent_caps_steps_on_the_cluster(
     assert result.code == 0, result.output
     events = re.findall(r"^[\d:]+ (queue|done) ", result.output, re.MULTILINE)
     assert events == ["queue", "done"] * 3
+
+
+def test_a_step_that_is_forced_runs_again_although_its_status_says_done(
+    looking: Callable[[str], Path],
+    run_on_slurm: Callable[..., Result],
+    slurm: SlurmCluster,
+    info_of: Callable[[str], dict[str, Any]],
+) -> None:
+    file = looking("step('one')")
+    assert run_on_slurm(experiment=file).code == 0
+    result = run_on_slurm("-R", "look", experiment=file)
+    assert result.code == 0, result.output
+    assert len(slurm.calls("sbatch")) == 2
+    assert info_of("one")["run"]["attempt"] == 2
+
+
+def test_a_step_that_another_run_is_at_is_waited_for_here_and_not_on_a_node(
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Any],
+    start_on_slurm: Callable[..., Any],
+    slurm: SlurmCluster,
+    open_gate: Callable[[], None],
+    status_of: Callable[[str], str | None],
+) -> None:
+    file = experiment(
+        """
+        from marin_rules import *
+
+        def wait(config):
+            open("gate").read()
+
+        step = ExecutorStep("shared", remote(wait, resources=ResourceConfig(ram="300m")), {})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    here = start_snakemake(experiment=file)
+    here.wait_for(lambda: status_of("shared") == "RUNNING", "the step to run here")
+    there = start_on_slurm(experiment=file)
+    there.wait_for(lambda: "wait   shared: held by" in there.output, "a word about who has it")
+    open_gate()
+    assert here.wait().code == 0
+    result = there.wait()
+    assert result.code == 0, result.output
+    assert slurm.calls("sbatch") == []
