@@ -1,0 +1,48 @@
+"""Whether the last attempt of a step got anywhere."""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from marin_rules.execution.progress import made_progress
+
+BEGAN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, int], None]:
+    """`write(name, seconds)` writes a file that changed so long after the attempt began."""
+
+    def make(name: str, seconds: int) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("data")
+        moment = BEGAN.timestamp() + seconds
+        os.utime(path, (moment, moment))
+
+    (tmp_path / ".executor_info").write_text(json.dumps({"run": {"started": BEGAN.isoformat()}}))
+    return make
+
+
+def test_a_file_that_changed_since_the_attempt_began_is_progress(
+    write: Callable[[str, int], None], tmp_path: Path
+) -> None:
+    write("checkpoints/step-1/state", -60)
+    assert not made_progress(str(tmp_path))
+    write("checkpoints/step-2/state", 5)
+    assert made_progress(str(tmp_path))
+
+
+def test_our_own_files_are_no_progress(write: Callable[[str, int], None], tmp_path: Path) -> None:
+    for name in (".executor_log", ".executor_log.rank-1", ".executor_status", ".executor_status.lock"):
+        write(name, 60)
+    assert not made_progress(str(tmp_path))
+
+
+def test_without_an_attempt_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("data")
+    assert not made_progress(str(tmp_path))
