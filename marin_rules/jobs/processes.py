@@ -80,6 +80,12 @@ class LocalProcess:
         os.close(self._descriptor)
 
 
+def is_from_before_a_restart(owner: Owner) -> bool:
+    """Whether the owner's machine has our name and was started since: it is dead, unless two machines share a name."""
+    here = Owner.current()
+    return owner.host == here.host and None not in (owner.boot_id, here.boot_id) and owner.boot_id != here.boot_id
+
+
 def _place(owner: Owner) -> tuple[str, str | None, str | None]:
     return owner.host, owner.boot_id, owner.pid_namespace
 

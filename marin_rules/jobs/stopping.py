@@ -17,7 +17,7 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.execution.known_runs import KnownRun, forget
 from marin_rules.execution.status import Status, parse_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
-from marin_rules.jobs.processes import LocalProcess
+from marin_rules.jobs.processes import LocalProcess, is_from_before_a_restart
 from marin_rules.jobs.survey import Survey, live_lease, look
 from marin_rules.jobs.under_way import Step, UnderWay
 from marin_rules.slurm.commands import SlurmBusyError
@@ -70,7 +70,7 @@ def stop_run(survey: Survey, run_id: str, say: Say) -> list[Stopped]:
     if run is not None:
         _interrupt(run, [one.job.id for one in found if one.job is not None], say)
         found += look().of_run(run_id)
-    is_elsewhere = run is not None and not run.driver_is_gone
+    is_elsewhere = run is not None and not run.driver_is_gone and not is_from_before_a_restart(run.driver)
     if is_elsewhere:  # So are its steps, but for those in Slurm jobs.
         found = [one for one in found if one.job is not None]
     cancelled = _end(found, say)

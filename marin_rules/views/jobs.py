@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from marin_rules.jobs.processes import is_from_before_a_restart
 from marin_rules.jobs.survey import RunInView, Survey
 from marin_rules.jobs.under_way import UnderWay
 from marin_rules.views.table import duration
@@ -75,7 +76,11 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
 
 def _run_line(view: RunInView) -> str:
     run = view.run
-    driver = f"pid {run.driver.pid} on {run.driver.host}{', gone' if run.driver_is_gone else ''}"
+    driver = f"pid {run.driver.pid} on {run.driver.host}"
+    if run.driver_is_gone:
+        driver += ", gone"
+    elif is_from_before_a_restart(run.driver):
+        driver += ", from before a restart"
     what = view.trouble or f"{view.done} {'step' if view.done == 1 else 'steps'} done, {view.left} left"
     return f"{run.id} ({os.path.basename(run.experiment)}, driver {driver}): {what}"
 

@@ -328,6 +328,27 @@ def test_a_run_of_which_nothing_is_left_is_forgotten(
     assert status_of("parts/slow") == "RUNNING"  # To list is only to read.
 
 
+def test_a_run_from_before_a_restart_is_forgotten_when_it_is_stopped(
+    gated_run: Any, jobs: Callable[..., Any], tmp_path: Path
+) -> None:
+    gated_run.kill_everything()
+    (file,) = (tmp_path / "state" / "marin-rules" / "runs").iterdir()
+    known = json.loads(file.read_text())
+    known["driver"]["boot_id"] = "another"
+    file.write_text(json.dumps(known))
+    assert f"driver pid {gated_run.pid} on {os.uname().nodename}, from before a restart)" in jobs("list").output
+    result = jobs("stop", known["id"])
+    assert (result.code, result.output) == (0, f"stopped run {known['id']}\n")
+    assert jobs("list").output == "nothing is under way\n"
+
+    known["driver"]["host"] = "login7"
+    file.write_text(json.dumps(known))
+    result = jobs("stop", known["id"])
+    assert result.code == 1
+    assert f"driven by process {gated_run.pid} on login7" in result.output
+    assert file.exists()
+
+
 def test_what_a_killed_worker_left_is_cleared_by_a_stop(
     gated_run: Any,
     jobs: Callable[..., Any],

@@ -174,7 +174,8 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
     prefix: Path,
     tmp_path: Path,
 ) -> None:
-    run = waiting_run(replicas=2)
+    replicas = 1 if is_forgotten else 2
+    run = waiting_run(replicas=replicas)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     (file,) = (tmp_path / "state" / "marin-rules" / "runs").iterdir()
@@ -182,9 +183,10 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
         file.unlink()
     assert jobs("list").output.count("RUNNING (driver gone)") == 2
     assert [step["driver_gone"] for step in listed().values()] == [True, True]
-    assert {step["node"] for step in listed().values()} == {"cpu[1-2]"}
     run_id = listed()["first"]["run"]
-    assert is_forgotten or jobs("logs", "first", "--rank", "1").output == "here\n"
+    if replicas == 2:
+        assert {step["node"] for step in listed().values()} == {"cpu[1-2]"}
+        assert jobs("logs", "first", "--rank", "1").output == "here\n"
     assert jobs("stop", "first").code == 0
     assert jobs("stop", run_id).code == 0
     assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
