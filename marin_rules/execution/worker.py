@@ -200,6 +200,8 @@ class Worker:
                 f"the step failed in the other run that had it; {log_path(self.step.output_path)} tells why."
                 " Start the experiment again to run it once more."
             )
+        if status is Status.CANCELLED and self._is_retry() and _job() is None:
+            raise MarinRulesError("the step was stopped in this run; start the experiment again to run it once more.")
         running = status_bytes(Status.RUNNING, self.step.output_path)
         self._patiently(lambda: self.lease.commit(path, running, durable=False))
         return True
@@ -216,13 +218,16 @@ class Worker:
 
     def _refuse_previous_failure(self) -> None:
         """Refuse a step that failed before this run; a retry within the run is allowed."""
-        info = self._previous_info()
-        if info.get("run", {}).get("id") == self.plan.run.id:
+        if self._is_retry():
             return
         raise PreviousTaskFailedError(
             f"step {self.step.name} failed previously and is not run again (force_run_failed=false); its log:"
             f" {log_path(self.step.output_path)}"
         )
+
+    def _is_retry(self) -> bool:
+        """Whether this run has tried the step before."""
+        return bool(self._previous_info().get("run", {}).get("id") == self.plan.run.id)
 
     def _previous_info(self) -> dict[str, Any]:
         """What the last worker wrote down about the step; nothing if this is the first."""
@@ -275,9 +280,9 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
-        allocation = Allocation.current()
-        if allocation is not None and allocation.job_id != os.environ.get(DRIVER_JOB_VARIABLE):
-            info["run"]["slurm"] = allocation.to_fields()
+        job = _job()
+        if job is not None:
+            info["run"]["slurm"] = job.to_fields()
         if self.step.software is not None:
             manifest = read_manifest(sys.prefix)
             info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
@@ -322,7 +327,7 @@ class Worker:
                 now = time.monotonic()
                 if self._stop_signal and kill_at is None:
                     process.stop(signal.SIGTERM)
-                    kill_at = now + (STOP_GRACE_SECONDS if Allocation.current() is None else JOB_STOP_GRACE_SECONDS)
+                    kill_at = now + (STOP_GRACE_SECONDS if _job() is None else JOB_STOP_GRACE_SECONDS)
                 if kill_at is not None and now >= kill_at:
                     process.stop(signal.SIGKILL)
                     kill_at = now + STOP_GRACE_SECONDS
@@ -460,8 +465,14 @@ class Worker:
 
 def _gpus_to_share(step: FrozenStep) -> int:
     """How many GPUs of this machine the step asks for. In a job of its own Slurm has given them already."""
-    has_job_of_its_own = os.environ.get("SLURM_JOB_ID") != os.environ.get(DRIVER_JOB_VARIABLE)
-    return 0 if step.machines is None or has_job_of_its_own else step.machines.gpus
+    return 0 if step.machines is None or _job() is not None else step.machines.gpus
+
+
+def _job() -> Allocation | None:
+    """The Slurm job of this step alone; None on the machine of the driver, also if that is in a job itself."""
+    allocation = Allocation.current()
+    is_drivers = allocation is not None and allocation.job_id == os.environ.get(DRIVER_JOB_VARIABLE)
+    return None if is_drivers else allocation
 
 
 _PARSER = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")

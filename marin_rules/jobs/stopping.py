@@ -37,6 +37,9 @@ _DRIVER_SECONDS = 300.0
 _JOB_SECONDS = 600.0
 """How long their ends may take. A worker kills its step after a few seconds; Slurm is as slow as its nodes."""
 
+_PASSING_SECONDS = 3.0
+"""How long another worker may have the lease, only to find that the step was stopped."""
+
 _LATE_SECONDS = 15.0
 """How much later than at the end of its lifetime a lease may be seen to have expired."""
 
@@ -228,9 +231,13 @@ def _settle(step: Step, found: Sequence[UnderWay], cancelled: set[str], say: Say
 def _take_over(lease: Lease, step: Step, stopped: set[str], say: Say) -> LeaseRecord | None:
     """Take the lease that a stopped worker has left; None if it is ours, else who was quicker."""
     give_up: float | None = None
+    passed_by = time.monotonic() + _PASSING_SECONDS
     while (holder := lease.try_acquire()) is not None:
         if holder.worker_id not in stopped:
-            return holder
+            if time.monotonic() > passed_by:
+                return holder
+            time.sleep(_POLL_SECONDS)
+            continue
         if give_up is None:
             give_up = time.monotonic() + holder.lifetime + _LATE_SECONDS
             say(

@@ -70,7 +70,7 @@ def gated_run(
     folder_of: Callable[[str], Path],
 ) -> Any:
     """A run whose first step has printed its first line and waits at the gate."""
-    run = start_snakemake(experiment=experiment(GATED))
+    run = start_snakemake("--retries", "1", experiment=experiment(GATED))
     run.wait_for(lambda: "[parts/slow] at the gate" in run.output, "the step is at the gate")
     run.wait_for((folder_of("parts/slow") / ".executor_info").exists, "the worker has written its info")
     return run
@@ -236,6 +236,8 @@ def test_a_stopped_step_is_cancelled_its_lease_is_free_and_its_driver_told(
     told = gated_run.wait()
     assert told.code == 1
     assert re.search(r"^[\d:]+ stopped parts/slow after ", told.output, re.MULTILINE)
+    assert told.output.count("the step was stopped in this run") == 1  # To the retry, which does nothing.
+    assert info_of("parts/slow")["run"]["attempt"] == 1
     assert jobs("list").output == "nothing is under way\n"
 
     again = start_snakemake(experiment=tmp_path / "experiment.py")
