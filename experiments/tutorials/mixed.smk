@@ -8,6 +8,8 @@ rule count_words:
         marin.log,
     conda:
         marin.environment("text-tools.yaml")
+    resources:
+        mem_mb=1000,
     params:
         path=marin.output_path,
         config=marin.config,

@@ -64,6 +64,10 @@ class Invocation:
             self._resources = {job.wildcards.step: job.resources for job in jobs if hasattr(job.wildcards, "step")}
         return self._resources.get(step, {})
 
+    def stays_here(self, rule: str) -> bool:
+        """Whether the jobs of a rule run beside the driver, wherever others are sent."""
+        return rule in self._workflow._localrules
+
     @property
     def dry_run(self) -> bool:
         return bool(self._workflow.dryrun)

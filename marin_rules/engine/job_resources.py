@@ -9,6 +9,7 @@ Resources have the names that Snakemake's Slurm plug-in gives them. Plain steps 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -106,11 +107,11 @@ class JobResources:
 
     def _machines_in_words(self, step: FrozenStep) -> str | None:
         request = step.machines
-        if request is None:
-            return "here" if self.site is not None else None
         if self.site is None:
-            missing = _missing_here(request) if self._invocation.runs_here else None
+            missing = _missing_here(request) if request is not None and self._invocation.runs_here else None
             return f"here: {missing}" if missing else None
+        if self._invocation.stays_here(self._session.rule(step)):
+            return "here"
         return f"slurm: {slurm_words(self._invocation.resources_of(step.key))}"
 
 
@@ -118,9 +119,11 @@ def _missing_here(request: MachineRequest) -> str | None:
     """What a step asks for and this machine lacks: it runs all the same."""
     lacks = []
     if request.gpus > len(gpus()):
-        lacks.append(f"{request.gpus} GPUs" if request.gpus > 1 else "a GPU")
+        lacks.append(f"{request.gpus} GPUs" if request.gpus > 1 else "GPU")
     if request.tpu:
-        lacks.append(f"a TPU {request.tpu}")
+        lacks.append(f"TPU {request.tpu}")
+    if request.cpu > (os.cpu_count() or 1):
+        lacks.append(f"{request.cpu} cores")
     if request.memory_mb > memory_mb():
         lacks.append(f"{memory_text(request.memory_mb)} of memory")
     if request.replicas > 1:

@@ -39,8 +39,7 @@ class RunControl:
         run = self._plan.run
         assessment = self._session.assessment
         if assessment is not None:
-            wanted = {step.software for step in assessment.scheduled if step.software is not None}
-            self._software.ensure(wanted, say=_say)
+            self._software.ensure(assessment.scheduled, say=_say)
             done = self._session.statuses()
             again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
             self._plan.forced = tuple(step.index for step in again)

@@ -6,7 +6,7 @@ folders, and everything for jobs that are not plain steps (hand-written rules, g
 What differs for steps, and why:
 
 - The job runs the step's worker itself. The stock job starts Snakemake twice before it comes to the step.
-- One squeue a second at first, then more and more seldom, instead of every 40 seconds and later.
+- The queue is looked at twice a second at first, then more and more seldom, instead of every 40 seconds and later.
 - A job whose machine was taken away (preempted without requeue, node failed, or a time limit that hit a step which
   makes progress) is submitted again. That costs no retry; how often it may happen has a bound of its own. The stock
   executor waits for ever for a job that ends PREEMPTED.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from marin_rules.execution.frozen import FrozenPlan
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.software.build import ensure_environment
 from marin_rules.software.environment import environments_folder
 from marin_rules.software.package import package_folder
@@ -15,8 +15,9 @@ from marin_rules.software.package import package_folder
 class SoftwareFolder:
     """The environments of one plan."""
 
-    def __init__(self, plan: FrozenPlan) -> None:
+    def __init__(self, plan: FrozenPlan, *, deploys_conda: bool) -> None:
         self._plan = plan
+        self._deploys_conda = deploys_conda
         self.shared: str | None = None
         """Where the cluster keeps environments, if its file says so. Set before anything is asked."""
 
@@ -33,7 +34,13 @@ class SoftwareFolder:
         """The Python of an environment, which need not be there yet."""
         return os.path.join(self.path, self._plan.software[position].name, "bin", "python")
 
-    def ensure(self, positions: Collection[int], say: Callable[[str], None]) -> None:
-        """Build what is missing. A build that fails ends the run before it has begun."""
+    def position(self, step: FrozenStep) -> int | None:
+        """Which of the environments a step runs in; None for one that has its own from conda, or none at all."""
+        has_conda = step.conda is not None and self._deploys_conda
+        return None if has_conda else step.software
+
+    def ensure(self, steps: Iterable[FrozenStep], say: Callable[[str], None]) -> None:
+        """Build what these steps need and is missing. A build that fails ends the run before it has begun."""
+        positions = {position for step in steps if (position := self.position(step)) is not None}
         for position in sorted(positions):
             ensure_environment(self._plan.software[position], self.path, say)

@@ -103,7 +103,7 @@ class MarinWorkflow:
         self.session = session
         self.plan = session.plan
         self.invocation = invocation
-        self._software = SoftwareFolder(session.plan)
+        self._software = SoftwareFolder(session.plan, deploys_conda=invocation.deploys_conda)
         self._jobs = JobResources(session, invocation)
         self.control = RunControl(session, self._software)
         self._storage = storage
@@ -173,8 +173,9 @@ class MarinWorkflow:
 
     def _command_of(self, step: FrozenStep | None) -> str:
         """With the Python of the step's own environment, or of a conda environment, or with the driver's."""
-        if step is not None and step.software is not None and not (step.conda and self.invocation.deploys_conda):
-            return self._run_step(self._software.python(step.software), self._software.package)
+        position = None if step is None else self._software.position(step)
+        if position is not None:
+            return self._run_step(self._software.python(position), self._software.package)
         if self.invocation.deploys_conda:
             return self._run_step("python", self._software.package)
         return self._run_step(sys.executable)
