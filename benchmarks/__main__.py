@@ -23,7 +23,9 @@ from benchmarks.measure import BenchmarkError
 from benchmarks.mirror_copy import mirror_copy
 from benchmarks.plan import plan
 from benchmarks.run_noop import run_noop
+from benchmarks.slurm_noop import slurm_noop
 from benchmarks.table import Row, render, write
+from benchmarks.warm_environment import warm_environment
 from benchmarks.wide import wide
 
 _README = ROOT / "benchmarks" / "README.md"
@@ -37,6 +39,8 @@ BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "run_noop": run_noop,
     "dry_run_store": dry_run_store,
     "mirror_copy": mirror_copy,
+    "slurm_noop": slurm_noop,
+    "warm_environment": warm_environment,
 }
 """Each takes a folder of its own and a number by which to divide its sizes."""
 
