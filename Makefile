@@ -20,7 +20,7 @@ run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)
 
 test: setup lint browser slurm ## lint, then run the tests
-	$(BIN)/python -m pytest -n 2 -m "not faults" tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not faults" tests
 
 test-faults: setup ## the fault tests with their whole counts: more than an hour
 	$(BIN)/python -m pytest -m faults tests
