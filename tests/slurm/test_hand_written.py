@@ -23,7 +23,7 @@ def test_a_shell_rule_runs_on_a_node_and_plain_steps_beside_the_driver(
     info_of: Callable[[str], dict[str, Any]],
     folder_of: Callable[[str], Path],
 ) -> None:
-    result = run_on_slurm("--default-resources", "mem_mb=1000", experiment=MIXED)
+    result = run_on_slurm(experiment=MIXED)
     assert result.code == 0, result.output
     names = ("mixed/text", "mixed/counts", "mixed/top")
     assert [status_of(name) for name in names] == ["SUCCESS"] * 3
