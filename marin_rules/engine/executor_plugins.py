@@ -1,12 +1,11 @@
 """What our executor plug-ins have in common: how jobs are run, and what is said if Snakemake's own is not installed."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
-from snakemake_interface_executor_plugins.settings import CommonSettings
+from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
 
 common_settings = CommonSettings(
     non_local_exec=True,
@@ -19,6 +18,15 @@ common_settings = CommonSettings(
     auto_deploy_default_storage_provider=False,
     init_seconds_before_status_checks=0,
 )
+
+
+@dataclass
+class MissingSettings(ExecutorSettingsBase):
+    """What the profile `slurm` sets, so that Snakemake gets as far as to say what is missing."""
+
+    requeue: bool = field(default=False, metadata={"help": "needs the extra `slurm`"})
+    max_interruptions: int = field(default=0, metadata={"help": "needs the extra `slurm`"})
+    delete_logfiles_older_than: int = field(default=0, metadata={"help": "needs the extra `slurm`"})
 
 
 def missing_executor(plugin: str, extra: str) -> type[RemoteExecutor]:

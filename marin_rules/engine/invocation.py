@@ -73,10 +73,6 @@ class Invocation:
         return bool(self._workflow.dryrun)
 
     @property
-    def runs_locally(self) -> bool:
-        return bool(self._workflow.local_exec)
-
-    @property
     def deploys_conda(self) -> bool:
         """Rules run in their conda environments (`--sdm conda`). Known from the beginning."""
         return any(method.name == "CONDA" for method in self._workflow.deployment_settings.deployment_method)

@@ -112,7 +112,10 @@ class JobResources:
             return f"here: {missing}" if missing else None
         if self._invocation.stays_here(self._session.rule(step)):
             return "here"
-        return f"slurm: {slurm_words(self._invocation.resources_of(step.key))}"
+        resources = self._invocation.resources_of(step.key)
+        if request is None:  # A hand-written rule, which may leave it to the cluster's file.
+            resources = {"slurm_partition": self.site.cpu.partition, "runtime": self.site.cpu.runtime, **resources}
+        return f"slurm: {slurm_words(resources)}"
 
 
 def _missing_here(request: MachineRequest) -> str | None:

@@ -16,6 +16,7 @@ from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, info_path, read_info, timestamp
 from marin_rules.execution.status import Status, read_status, read_statuses, status_path
 from marin_rules.execution.step_lease import peek
+from marin_rules.slurm.site import Queue
 from marin_rules.storage.files import is_url, modified_time, read_bytes
 from marin_rules.storage.leases.record import LeaseRecord
 
@@ -34,6 +35,12 @@ class Session:
 
     sends_away: bool = False
     """Steps that ask for machines run elsewhere."""
+
+    queue: Queue = field(default_factory=Queue)
+    """Where on a cluster jobs go that do not say it themselves: those of hand-written rules."""
+
+    sent_rules: frozenset[str] = frozenset()
+    """Hand-written rules whose steps do, too."""
 
     live: bool = False
     """Steps are running: states that are not final are read anew each time they are asked for."""
@@ -56,7 +63,7 @@ class Session:
 
     def is_remote(self, step: FrozenStep) -> bool:
         """Whether a step runs elsewhere than the driver in this run."""
-        return self.sends_away and step.machines is not None
+        return self.sends_away and (step.machines is not None or step.rule in self.sent_rules)
 
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""

@@ -1,11 +1,12 @@
 """`--executor marin-slurm`: steps as Slurm jobs. A thin subclass of Snakemake's own Slurm executor.
 
-What the stock executor keeps doing: its settings, the choice of accounts and partitions, threads for submissions, log
-folders, and everything for jobs that are not plain steps (hand-written rules, groups, conda environments).
+What the stock executor keeps doing: its settings, threads for submissions, log folders, and everything for jobs that
+are no single steps (groups, rules with `mpi`).
 
 What differs for steps, and why:
 
-- The job runs the step's worker itself. The stock job starts Snakemake twice before it comes to the step.
+- The job runs the step's worker itself. The stock job starts Snakemake twice before it comes to the step; here only
+  hand-written rules need that.
 - The queue is looked at twice a second at first, then more and more seldom, instead of every 40 seconds and later.
 - A job whose machine was taken away (preempted without requeue, node failed, or a time limit that hit a step which
   makes progress) is submitted again. That costs no retry; how often it may happen has a bound of its own. The stock
@@ -26,13 +27,13 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from snakemake.deployment.conda import Conda
 from snakemake_executor_plugin_slurm import Executor as StockExecutor
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
-from snakemake_interface_executor_plugins.settings import DeploymentMethod
+from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.job_resources import slurm_words
-from marin_rules.engine.warm import WARM_VARIABLE
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.known_runs import find_run
@@ -41,6 +42,7 @@ from marin_rules.execution.status import CorruptStatusError, Status, read_status
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.slurm.commands import SlurmBusyError, SlurmError
 from marin_rules.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
+from marin_rules.slurm.site import Queue
 from marin_rules.slurm.states import Meaning, meaning_of
 from marin_rules.slurm.submission import Submission
 from marin_rules.storage.leases.lease import Lease
@@ -56,6 +58,12 @@ _BUSY_SECONDS = (1.0, 30.0)
 
 _MISSING_SECONDS = 60.0
 """How long Slurm may not know a job that it has accepted, before it is taken for lost."""
+
+_KEPT_OUT_OF_CONDA = ("R_LIBS", "PYTHONPATH", "PERLLIB", "PERL5LIB")
+"""Variables that Snakemake hides from what runs in a conda environment."""
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+"""Variables by which Snakemake tells libraries how many cores a job has: they would take all that a node has."""
 
 _STATUS_SECONDS = 30.0
 """How long the status of a step may take to be seen here after its job has ended: network file systems cache."""
@@ -93,6 +101,10 @@ class _Ours:
             self._ids.add(number)
             return not self.closed.is_set()
 
+    def has(self, number: str) -> bool:
+        with self._lock:
+            return number in self._ids
+
     def discard(self, number: str | None) -> None:
         with self._lock:
             self._ids.discard(number or "")
@@ -111,6 +123,12 @@ class Executor(StockExecutor):  # type: ignore[misc]
     _pause = _FIRST_PAUSE_SECONDS
     _silent = False
 
+    def __init__(self, workflow: Any, logger: Any) -> None:
+        configuration = os.environ.get("SLURM_CONF")
+        super().__init__(workflow, logger)  # Inside a job it forgets all that Slurm has set.
+        if configuration is not None:
+            os.environ["SLURM_CONF"] = configuration
+
     def __post_init__(self, test_mode: bool = False) -> None:
         super().__post_init__(test_mode)
         self._session = sessions.current()
@@ -123,7 +141,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
     # -- submitting ------------------------------------------------------------------------------------------
 
     def run_job(self, job: Any) -> None:
-        step = self._plain_step(job)
+        step = self._step(job)
         if step is None:
             super().run_job(job)
             return
@@ -138,28 +156,36 @@ class Executor(StockExecutor):  # type: ignore[misc]
         if info is not None:
             self._report_job_submission_threadsafe(info)
 
-    def _plain_step(self, job: Any) -> FrozenStep | None:
-        """The step of a job that can run its worker directly."""
-        step = self._step(job)
-        if step is None or step.rule is not None:
-            return None
-        methods = self.workflow.deployment_settings.deployment_method
-        has_to_be_activated = job.conda_env is not None and DeploymentMethod.CONDA in methods
-        return None if has_to_be_activated else step
-
     def _step(self, job: Any) -> FrozenStep | None:
-        if job.is_group() or not hasattr(job.wildcards, "step"):
+        """The step of a job; None for jobs that are left to the stock executor."""
+        if job.is_group() or job.resources.get("mpi") or not hasattr(job.wildcards, "step"):
             return None
         return self._session.plan.by_key.get(job.wildcards.step)
+
+    def _command(self, job: Any, step: FrozenStep) -> str:
+        """What the job executes: the step's worker, or the Snakemake that runs a hand-written rule."""
+        methods = self.workflow.deployment_settings.deployment_method
+        has_conda = job.conda_env is not None and DeploymentMethod.CONDA in methods
+        is_made_there = SharedFSUsage.SOFTWARE_DEPLOYMENT not in self.workflow.storage_settings.shared_fs_usage
+        if step.rule is not None or (has_conda and is_made_there):
+            return str(self.format_job_exec(job))
+        if not has_conda:
+            return str(job.shellcmd)
+        conda = Conda(prefix_path=self.workflow.conda_base_path)
+        return f"unset {' '.join(_KEPT_OUT_OF_CONDA)}\n{conda.shellcmd(job.conda_env.address, job.shellcmd)}"
 
     def _take_up(self, job: Any, track: _Track) -> SubmittedJobInfo | None:
         """Find a job that does the step already, or wait for whoever does it, or submit one."""
         step = track.step
-        tag = Tag.of(self._session.plan.run.id, step.key, step.output_path)
+        run = self._session.plan.run
+        tag = Tag.of(run.id, step.key, run.absolute(step.output_path))
         pause = _BUSY_SECONDS[0]
         while not self._ours.closed.is_set():
             try:
                 found = live_job_of(tag, our_jobs().values())
+                if found is not None and found.state == "COMPLETING":
+                    self._ours.closed.wait(_BUSY_SECONDS[0])  # It ends, or is queued again: soon we know.
+                    continue
                 if found is not None:
                     return self._adopt(job, track, found)
                 lease = open_lease(step.output_path, Owner.current())
@@ -183,26 +209,37 @@ class Executor(StockExecutor):  # type: ignore[misc]
         submission = Submission(
             name=step.job_name or step.name,
             tag=tag,
-            command=job.shellcmd,
+            command=self._command(job, step),
             log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / "%j.log"),
             folder=str(self.workflow.workdir_init),
-            resources=self._resources(job),
+            resources=self._resources(job, step),
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
         )
-        number = submission.submit(_job_environment())
+        number = submission.submit(_job_environment(submission.resources["cpus_per_task"]))
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
         self._tell(f"queue  {step.name}: slurm job {number}, {slurm_words(submission.resources)}")
         return self._info(job, number)
 
-    def _resources(self, job: Any) -> Mapping[str, Any]:
-        """What the job asks for; where nothing is said, what the settings of the stock executor say."""
+    def _resources(self, job: Any, step: FrozenStep) -> Mapping[str, Any]:
+        """What the job asks for; where a hand-written rule says nothing, what the cluster's file says."""
         settings = self.workflow.executor_settings
-        fallback = {"qos": settings.qos, "reservation": settings.reservation}
+        queue = Queue() if step.rule is None else self._session.queue
+        fallback = {
+            "slurm_partition": queue.partition,
+            "slurm_account": queue.account,
+            "qos": settings.qos or queue.qos,
+            "runtime": queue.runtime,
+            "reservation": settings.reservation,
+        }
         given = {name: value for name, value in job.resources.items() if value is not None}
-        return {**{name: value for name, value in fallback.items() if value}, **given}
+        return {
+            "cpus_per_task": job.threads,
+            **{name: value for name, value in fallback.items() if value},
+            **given,
+        }
 
     def _adopt(self, job: Any, track: _Track, found: SlurmJob) -> SubmittedJobInfo:
         """Go on with a job that another driver has submitted; it becomes ours if that driver is gone."""
@@ -241,7 +278,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self.next_seconds_between_status_checks = min(self._pause, longest)
 
     def _track(self, info: SubmittedJobInfo) -> _Track | None:
-        step = self._plain_step(info.job)
+        step = self._step(info.job)
         return None if step is None else self._tracks.get(step.key)
 
     def _ask(self, active_jobs: list[SubmittedJobInfo]) -> dict[str, SlurmJob] | None:
@@ -273,7 +310,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return track is None or self._follow(info, track, job)
         if meaning is Meaning.DONE:
             return self._is_settling(info, track)
-        if track is not None and self._is_interruption(track, meaning):
+        if track is not None and self._is_interruption(track, meaning, job.id):
             return self._again(info, track, job)
         self._fail(info, _reason(job, meaning), again=meaning is not Meaning.CANCELLED)
         return False
@@ -326,10 +363,12 @@ class Executor(StockExecutor):  # type: ignore[misc]
             self._job_submission_executor.submit(self.run_job, info.job)
         return False
 
-    def _is_interruption(self, track: _Track, meaning: Meaning) -> bool:
+    def _is_interruption(self, track: _Track, meaning: Meaning, number: str) -> bool:
         if meaning is Meaning.TIMED_OUT:
             with contextlib.suppress(Exception):
                 return made_progress(track.step.output_path)
+        if meaning is Meaning.CANCELLED:
+            return not self._ours.has(number)  # With the run that it belonged to, and not for our sake.
         return meaning is Meaning.INTERRUPTED
 
     def _again(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
@@ -366,7 +405,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         most = self.workflow.executor_settings.max_interruptions
         if track.interruptions <= most:
             return False
-        self._fail(info, f"{what}; that happened {track.interruptions} times, and {most} are allowed")
+        self._fail(info, f"{what}; that happened {track.interruptions} times, and {most} are allowed", again=False)
         return True
 
     def _count(self, track: _Track) -> str:
@@ -421,6 +460,6 @@ def _status(step: FrozenStep) -> Status | None:
         return None
 
 
-def _job_environment() -> dict[str, str]:
-    """Ours, but for the warm workers: a job must not leave its allocation."""
-    return {name: value for name, value in os.environ.items() if name != WARM_VARIABLE}
+def _job_environment(cores: int) -> dict[str, str]:
+    """Ours, and how many cores there are, if the user has not said it otherwise."""
+    return {**dict.fromkeys(_THREADS, str(cores)), **os.environ}

@@ -213,8 +213,11 @@ class MarinWorkflow:
         if self._max_concurrent is not None:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
         self.session.sends_away = not self.invocation.runs_here
+        hand_written = {step.rule for step in scheduled if step.rule is not None}
+        self.session.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
+            self.session.queue = self._jobs.site.cpu
 
     def report_items(self, wildcards: Any) -> list[ReportItem]:
         """Pages and pictures for Snakemake's report; none unless a report is made."""
@@ -267,7 +270,7 @@ class MarinWorkflow:
 
     @property
     def _starts_jobs_here(self) -> bool:
-        if self.invocation.runs_locally:
+        if self.invocation.runs_here:
             return True
         return any(self.is_local(self.session.rule(step)) for step in self._assessment.scheduled)
 

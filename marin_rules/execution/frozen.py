@@ -31,7 +31,7 @@ from marin_rules.plan import Plan, PlannedStep
 from marin_rules.project import project_folder
 from marin_rules.remote import RemoteCallable
 from marin_rules.software.environment import Environment
-from marin_rules.storage.files import read_bytes, write_atomic
+from marin_rules.storage.files import is_url, local_path, read_bytes, write_atomic
 
 _MAGIC = b"marin-rules plan 2\n"
 _LENGTH = struct.Struct("<QI")
@@ -43,6 +43,11 @@ MAX_WRITTEN_NESTING = 100
 
 class PlanFileError(MarinRulesError):
     """The frozen plan is missing or damaged."""
+
+
+def absolute(path: str, folder: str) -> str:
+    """A path or URL that means the same everywhere; a relative one is below `folder`."""
+    return path.rstrip("/") if is_url(path) else os.path.normpath(os.path.join(folder, local_path(path)))
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,10 @@ class Run:
 
     python_version: str = ""
     """The driver's, `3.13`: functions travel as bytecode, which no other minor version understands."""
+
+    def absolute(self, path: str) -> str:
+        """A path of this run as others see it: a relative one is below the run's working directory."""
+        return absolute(path, self.working_directory)
 
     @property
     def plan_path(self) -> str:

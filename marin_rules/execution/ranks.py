@@ -1,6 +1,6 @@
 """A step on several machines: one process on each, all of one mind about who they are.
 
-Inside a Slurm job with as many nodes as the step has replicas, srun starts the same process on every node (see `rank`).
+Inside a Slurm job with several nodes, srun starts the same process on every one of them (see `rank`).
 Each finds the variables by which jax.distributed, Levanter and others know their rank and their peers. All succeed, or
 the step has failed: when one ends badly, srun ends the others.
 
@@ -14,6 +14,7 @@ import os
 import pickle
 import re
 import secrets
+import signal
 import subprocess
 import sys
 from types import TracebackType
@@ -36,7 +37,7 @@ def runs_in_ranks(step: FrozenStep) -> bool:
         step.machines is not None
         and step.machines.replicas > 1
         and allocation is not None
-        and allocation.node_count == step.machines.replicas
+        and allocation.node_count > 1  # As many as it asks for, or as a profile says.
     )
 
 
@@ -46,6 +47,9 @@ def run_ranks(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     assert allocation is not None
     reports = os.path.join(plan.run.directory, "ranks", f"{step.digest}-{secrets.token_hex(4)}")
     command = _command(plan, step, allocation, reports)
+    # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
+    # handler and not SIG_IGN, which srun would inherit.)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as srun:
         assert srun.stdout is not None
         with RankLogs(step.output_path) as logs:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.execution.frozen import absolute
 from marin_rules.execution.info import info_path, read_info
 from marin_rules.execution.status import status_path
 from marin_rules.execution.step_log import log_path
 from marin_rules.jobs.survey import Survey
-from marin_rules.jobs.under_way import Step, absolute, name_in
+from marin_rules.jobs.under_way import Step, name_in
 from marin_rules.storage.files import read_bytes
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.frozen import FrozenPlan
+from marin_rules.execution.frozen import FrozenPlan, absolute
 from marin_rules.execution.info import read_info
 from marin_rules.execution.known_runs import KnownRun, known_runs
 from marin_rules.execution.status import Status, read_statuses
 from marin_rules.execution.step_lease import peek
-from marin_rules.jobs.under_way import Step, UnderWay, absolute, name_in
+from marin_rules.jobs.under_way import Step, UnderWay, name_in
 from marin_rules.slurm.commands import SlurmError, has_slurm
 from marin_rules.slurm.queue import SlurmJob, Tag, our_jobs
 from marin_rules.storage.leases.record import UNREADABLE, CorruptLeaseError, LeaseRecord
@@ -122,7 +122,7 @@ class _Search:
         steps = []
         done = left = 0
         for planned, path in zip(plan.steps, paths, strict=True):
-            tag = Tag.of(run.id, planned.key, planned.output_path)
+            tag = Tag.of(run.id, planned.key, path)
             step = Step(planned.name, planned.key, path, (run.id,) if planned.needed else (), tag.place)
             steps.append(step)
             if planned.needed:

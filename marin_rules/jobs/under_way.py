@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from marin_rules.slurm.queue import SlurmJob, Tag
-from marin_rules.storage.files import is_url, local_path
 from marin_rules.storage.leases.record import LeaseRecord
 
 
@@ -51,7 +49,7 @@ class UnderWay:
     lease: LeaseRecord | None = None
     job: SlurmJob | None = None
     recorded_job: str | None = None
-    """The Slurm job that its worker is in. Not always the step's own: the whole run may be inside of one."""
+    """The Slurm job that its worker is in, and that is the step's own."""
 
     attempt: int | None = None
     driver_is_gone: bool = False
@@ -84,11 +82,6 @@ class UnderWay:
             return None
         silent = time.time() - self.lease.timestamp
         return silent if silent > self.lease.lifetime else None
-
-
-def absolute(path: str, folder: str) -> str:
-    """A path as it can be used anywhere, of one that was written in `folder`."""
-    return path.rstrip("/") if is_url(path) else os.path.normpath(os.path.join(folder, local_path(path)))
 
 
 def name_in(key: str) -> str:

@@ -28,8 +28,7 @@ _PASSING = (
     "temporarily unavailable",
     "temporarily unable",
     "in standby mode",
-    "submitlimit",
-    "submitjoblimit",
+    "submitjob",
     "slurm_load_jobs error",
 )
 """What Slurm says when it is busy, restarts, or has as many of the user's jobs as it takes: it passes."""

@@ -114,7 +114,8 @@ def forgotten_jobs(ids: Sequence[str]) -> dict[str, SlurmJob]:
             number, state, reason, nodes, elapsed, partition = parts
             # "CANCELLED by 1000"
             jobs[number] = SlurmJob(number, state.split(" ")[0], _word(reason), _word(nodes), elapsed, partition)
-    return jobs
+    # What only the accounting takes for alive was lost by a controller, and will never end.
+    return {number: job for number, job in jobs.items() if not job.is_live}
 
 
 def _word(text: str) -> str:

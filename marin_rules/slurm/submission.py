@@ -67,6 +67,9 @@ class Submission:
             for name, option in _OPTIONS.items()
             if self.resources.get(name) not in (None, "")
         ]
+        if self.resources.get("gpu"):
+            model = self.resources.get("gpu_model")
+            words.append(f"--gpus-per-node={f'{model}:' if model else ''}{self.resources['gpu']}")
         if self.excluded_nodes:
             words.append(f"--exclude={','.join(self.excluded_nodes)}")
         return [*words, *shlex.split(self.resources.get("slurm_extra") or "")]

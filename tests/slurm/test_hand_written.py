@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,11 @@ def test_a_shell_rule_runs_on_a_node_and_plain_steps_beside_the_driver(
 ) -> None:
     result = run_on_slurm(experiment=MIXED)
     assert result.code == 0, result.output
+    assert re.search(r"mixed/counts .*\n.*\n +-> slurm: partition cpu, 1000M\n", result.output)
+    told = result.output.partition("3 to run\n")[2].partition("all done")[0]
+    words = [re.match(r"[\d:]{8} (\w+) +mixed/counts\b", line) for line in told.split("\n")]
+    assert [word[1] for word in words if word] == ["queue", "start", "done"]
+    assert all(re.match(r"([\d:]{8} \w+ +|\[)mixed/", line) for line in told.split("\n") if line), told
     names = ("mixed/text", "mixed/counts", "mixed/top")
     assert [status_of(name) for name in names] == ["SUCCESS"] * 3
     (job,) = slurm.jobs()
@@ -39,7 +45,48 @@ def test_a_shell_rule_runs_on_a_node_and_plain_steps_beside_the_driver(
     assert found == Counter((folder_of("mixed/text") / "text.txt").read_text().split())
 
 
-def test_a_step_runs_in_its_conda_environment_on_a_node(
+FAILING = """
+    rule fail:
+        input:
+            marin.inputs,
+        output:
+            marin.target("fail"),
+        log:
+            marin.log,
+        resources:
+            mem_mb=600,
+        shell:
+            marin.leased("echo on my way; exit 7")
+    """
+
+
+def test_a_shell_rule_goes_where_the_file_of_the_cluster_says_and_tells_of_its_failure(
+    experiment: Callable[..., Path],
+    run_on_slurm: Callable[..., Result],
+    cluster_file: Callable[[str], str],
+    slurm: SlurmCluster,
+) -> None:
+    experiment(FAILING, "experiment.smk")
+    file = experiment(
+        """
+        from marin_rules import *
+
+        if __name__ == "__main__":
+            executor_main(steps=[ExecutorStep(name="unlucky", fn=SnakemakeRule("fail"), config={})])
+        """
+    )
+    site = cluster_file("slurm: {partition: urgent, account: ours}")
+    result = run_on_slurm("--retries", "0", experiment=file, config={"cluster": site})
+    assert result.code != 0
+    (job,) = slurm.jobs()
+    assert job.partition == "urgent"
+    assert "--account=ours" in slurm.calls("sbatch")[0]
+    assert re.search(rf"FAILED unlucky after .*: slurm job {job.id} failed on {job.nodes}\n", result.output)
+    assert "[unlucky] on my way\n" in result.output
+    assert "SLURM account" not in result.output
+
+
+def test_the_processes_of_a_step_run_in_its_conda_environment_on_their_nodes(
     experiment: Callable[..., Path],
     run_on_slurm: Callable[..., Result],
     slurm: SlurmCluster,
@@ -52,24 +99,27 @@ def test_a_step_runs_in_its_conda_environment_on_a_node(
     experiment(f"channels: [conda-forge]\ndependencies: {packages}\n", "envs/own.yaml")
     file = experiment(
         """
-        import importlib.util, sys
+        import importlib.util, json, os, sys
         from marin_rules import *
 
         def look(config):
             modules = ("iniconfig", "snakemake")
-            return {"prefix": sys.prefix, **{name: importlib.util.find_spec(name) is not None for name in modules}}
+            seen = {"prefix": sys.prefix, **{name: importlib.util.find_spec(name) is not None for name in modules}}
+            with open(os.path.join(config, os.environ["SLURMD_NODENAME"]), "w") as file:
+                json.dump(seen, file)
 
-        mark = remote(look, resources=ResourceConfig(ram="1g"), conda="envs/own.yaml")
+        mark = remote(look, resources=ResourceConfig(ram="300m", replicas=2), conda="envs/own.yaml")
         if __name__ == "__main__":
-            executor_main(steps=[ExecutorStep("look", mark, {})])
+            executor_main(steps=[ExecutorStep("look", mark, THIS_OUTPUT_PATH)])
         """
     )
     path = f"{conda_installation / 'bin'}{os.pathsep}{slurm.environment['PATH']}"
     result = run_on_slurm("--sdm", "conda", experiment=file, env={"PATH": path})
     assert result.code == 0, result.output
     (environment,) = (path for path in (tmp_path / ".snakemake" / "conda").iterdir() if path.is_dir())
-    seen = json.loads((folder_of("look") / ".artifact.json").read_text())
-    assert seen == {"prefix": str(environment), "iniconfig": True, "snakemake": False}
+    for node in ("cpu1", "cpu2"):
+        seen = json.loads((folder_of("look") / node).read_text())
+        assert seen == {"prefix": str(environment), "iniconfig": True, "snakemake": False}
     (job,) = slurm.jobs()
     assert info_of("look")["run"]["slurm"]["job_id"] == job.id
     assert info_of("look")["run"]["slurm"]["nodes"] == job.nodes
