@@ -399,3 +399,64 @@ def test_ctrl_c_cancels_what_was_submitted(
     for name in begun:
         assert status_of(name) == "CANCELLED"
         wait_until_free(name)
+
+
+def test_a_step_that_was_cancelled_with_another_run_goes_on_in_this_one(
+    counting: Callable[..., Path],
+    start_on_slurm: Callable[..., Running],
+    slurm: SlurmCluster,
+    wait_for_attempt: Callable[..., None],
+) -> None:
+    file = counting(2)
+    one = start_on_slurm("--retries", "0", experiment=file)
+    wait_for_attempt(one, 1)
+    two = start_on_slurm("--retries", "0", experiment=file)
+    two.wait_for(lambda: "found  patient" in two.output, "the job to be found")
+    one.interrupt()
+    assert one.wait(60).code != 0
+    result = two.wait(120)
+    assert result.code == 0, result.output
+    assert len(slurm.calls("sbatch")) == 2
+
+
+def test_all_machines_of_a_step_may_finish_what_they_write_when_they_are_stopped(
+    experiment: Callable[..., Path],
+    start_on_slurm: Callable[..., Running],
+    slurm: SlurmCluster,
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    wait_until_free: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    file = experiment(
+        """
+        import os, signal, sys
+        from marin_rules import *
+
+        def save(config):
+            rank = os.environ["SLURM_PROCID"]
+
+            def stop(number, frame):
+                lease = os.path.exists(os.path.join(sys.argv[0], ".executor_status.lock"))
+                print("saved", "while the lease is held" if lease else "too late")
+                sys.exit(1)
+
+            signal.signal(signal.SIGTERM, stop)
+            os.mkdir(f"begun-{rank}")
+            while True:
+                signal.pause()
+
+        step = ExecutorStep("careful", remote(save, resources=ResourceConfig(ram="300m", replicas=2)), {})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    run = start_on_slurm(experiment=file)
+    run.wait_for(lambda: len(list(tmp_path.glob("begun-*"))) == 2, "both machines to begin")
+    slurm.run("scancel", slurm.jobs()[0].id)
+    assert run.wait(60).code != 0
+    assert status_of("careful") == "CANCELLED"
+    for rank in (0, 1):
+        log = (folder_of("careful") / f".executor_log.rank-{rank}").read_text()
+        assert log.startswith("saved while the lease is held")
+    wait_until_free("careful")

@@ -287,3 +287,47 @@ def test_a_step_that_another_run_is_at_is_waited_for_here_and_not_on_a_node(
     result = there.wait()
     assert result.code == 0, result.output
     assert slurm.calls("sbatch") == []
+
+
+def test_the_same_relative_prefix_in_two_folders_means_two_steps(
+    experiment: Callable[..., Path],
+    start_on_slurm: Callable[..., Any],
+    run_on_slurm: Callable[..., Result],
+    slurm: SlurmCluster,
+    open_gate: Callable[[], None],
+    tmp_path: Path,
+) -> None:
+    file = experiment(
+        """
+        import os
+        from marin_rules import *
+
+        def wait(config):
+            if os.path.basename(os.getcwd()) == "first":
+                open("../gate").read()
+
+        step = ExecutorStep("same", remote(wait, resources=ResourceConfig(ram="300m")), {})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = start_on_slurm(experiment=file, prefix="out", cwd=tmp_path / "first")
+    first.wait_for(lambda: "start  same on" in first.output, "the first one to run")
+    second = run_on_slurm(experiment=file, prefix="out", cwd=tmp_path / "second")
+    assert second.code == 0, second.output
+    open_gate()
+    assert first.wait().code == 0
+    assert len(slurm.calls("sbatch")) == 2
+
+
+def test_a_profile_may_give_a_step_more_nodes_than_it_asks_for(
+    looking: Callable[[str], Path], run_on_slurm: Callable[..., Result], folder_of: Callable[[str], Path]
+) -> None:
+    overrides = ["--set-resources", "look:nodes=4", "look:slurm_partition=urgent"]
+    result = run_on_slurm(*overrides, experiment=looking("step('wide', replicas=2)"))
+    assert result.code == 0, result.output
+    seen = [json.loads(path.read_text()) for path in folder_of("wide").glob("seen-*.json")]
+    assert {variables["SLURMD_NODENAME"] for variables in seen} == {"cpu1", "cpu2", "gpu1", "gpu2"}
+    assert {variables["SLURM_NTASKS"] for variables in seen} == {"4"}
