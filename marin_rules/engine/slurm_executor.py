@@ -1,4 +1,4 @@
-"""`--executor marin-slurm`: steps as Slurm jobs. A thin subclass of Snakemake's own Slurm executor.
+"""`--executor marin-slurm`: steps as Slurm jobs. A subclass of Snakemake's own Slurm executor.
 
 What the stock executor keeps doing: its settings, threads for submissions, log folders, and everything for jobs that
 are no single steps (groups, rules with `mpi`).
@@ -21,10 +21,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from snakemake.deployment.conda import Conda
@@ -34,6 +32,7 @@ from snakemake_interface_executor_plugins.settings import DeploymentMethod, Shar
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.job_resources import slurm_words
+from marin_rules.engine.slurm_tracking import OwnJobs, Track
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.known_runs import find_run
@@ -45,7 +44,6 @@ from marin_rules.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_
 from marin_rules.slurm.site import Queue
 from marin_rules.slurm.states import Meaning, meaning_of
 from marin_rules.slurm.submission import Submission
-from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
 
@@ -69,53 +67,6 @@ _STATUS_SECONDS = 30.0
 """How long the status of a step may take to be seen here after its job has ended: network file systems cache."""
 
 
-@dataclass
-class _Track:
-    """What is known of a step's jobs in this run."""
-
-    step: FrozenStep
-    interruptions: int = 0
-    restarts: int = 0
-    """How often Slurm itself has started its present job again."""
-
-    state: str = ""
-    nodes: str = ""
-    lease: Lease | None = None
-    """Watches a step that is under way elsewhere; None once it has a job of ours."""
-
-    ended_at: float | None = None
-
-
-@dataclass
-class _Ours:
-    """Jobs to be cancelled if the run is: by now known to live."""
-
-    _ids: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    closed: threading.Event = field(default_factory=threading.Event)
-    """The run was cancelled: nothing more is submitted."""
-
-    def add(self, number: str) -> bool:
-        """False if the run was cancelled meanwhile."""
-        with self._lock:
-            self._ids.add(number)
-            return not self.closed.is_set()
-
-    def has(self, number: str) -> bool:
-        with self._lock:
-            return number in self._ids
-
-    def discard(self, number: str | None) -> None:
-        with self._lock:
-            self._ids.discard(number or "")
-
-    def close(self) -> set[str]:
-        """No more from now on; returns all that there are."""
-        with self._lock:
-            self.closed.set()
-            return set(self._ids)
-
-
 class Executor(StockExecutor):  # type: ignore[misc]
     """Submits steps, and watches over their jobs."""
 
@@ -132,11 +83,11 @@ class Executor(StockExecutor):  # type: ignore[misc]
     def __post_init__(self, test_mode: bool = False) -> None:
         super().__post_init__(test_mode)
         self._session = sessions.current()
-        self._tracks: dict[str, _Track] = {}
+        self._tracks: dict[str, Track] = {}
         self._missing: dict[str, float] = {}
         """Jobs that Slurm does not know, and since when."""
 
-        self._ours = _Ours()
+        self._ours = OwnJobs()
 
     # -- submitting ------------------------------------------------------------------------------------------
 
@@ -145,7 +96,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         if step is None:
             super().run_job(job)
             return
-        track = self._tracks.setdefault(step.key, _Track(step))
+        track = self._tracks.setdefault(step.key, Track(step))
         track.state, track.restarts, track.ended_at = "", 0, None
         try:
             info = self._take_up(job, track)
@@ -174,7 +125,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         conda = Conda(prefix_path=self.workflow.conda_base_path)
         return f"unset {' '.join(_KEPT_OUT_OF_CONDA)}\n{conda.shellcmd(job.conda_env.address, job.shellcmd)}"
 
-    def _take_up(self, job: Any, track: _Track) -> SubmittedJobInfo | None:
+    def _take_up(self, job: Any, track: Track) -> SubmittedJobInfo | None:
         """Find a job that does the step already, or wait for whoever does it, or submit one."""
         step = track.step
         run = self._session.plan.run
@@ -203,7 +154,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
                 pause = min(2 * pause, _BUSY_SECONDS[1])
         return None
 
-    def _submit(self, job: Any, track: _Track, tag: Tag) -> SubmittedJobInfo | None:
+    def _submit(self, job: Any, track: Track, tag: Tag) -> SubmittedJobInfo | None:
         step = track.step
         settings = self.workflow.executor_settings
         submission = Submission(
@@ -241,7 +192,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             **given,
         }
 
-    def _adopt(self, job: Any, track: _Track, found: SlurmJob) -> SubmittedJobInfo:
+    def _adopt(self, job: Any, track: Track, found: SlurmJob) -> SubmittedJobInfo:
         """Go on with a job that another driver has submitted; it becomes ours if that driver is gone."""
         assert found.tag is not None
         run = find_run(found.tag.run)
@@ -277,7 +228,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._pause = _FIRST_PAUSE_SECONDS if settled else min(self._pause * _PAUSE_GROWTH, longest)
         self.next_seconds_between_status_checks = min(self._pause, longest)
 
-    def _track(self, info: SubmittedJobInfo) -> _Track | None:
+    def _track(self, info: SubmittedJobInfo) -> Track | None:
         step = self._step(info.job)
         return None if step is None else self._tracks.get(step.key)
 
@@ -298,7 +249,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._silent = False
         return {**jobs, **forgotten_jobs([number for number in ids if number not in jobs])}
 
-    def _look(self, info: SubmittedJobInfo, track: _Track | None, job: SlurmJob | None) -> bool:
+    def _look(self, info: SubmittedJobInfo, track: Track | None, job: SlurmJob | None) -> bool:
         """Whether a job still has to be waited for; one that has ended is reported."""
         if job is None:
             return self._look_for_missing(info, track)
@@ -315,7 +266,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._fail(info, _reason(job, meaning), again=meaning is not Meaning.CANCELLED)
         return False
 
-    def _is_settling(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
+    def _is_settling(self, info: SubmittedJobInfo, track: Track | None) -> bool:
         """A job that ended well has written its step's status, which may take a while to be seen here."""
         if track is not None and _status(track.step) is not Status.SUCCESS:
             track.ended_at = track.ended_at or time.monotonic()
@@ -326,7 +277,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._succeed(info)
         return False
 
-    def _look_for_missing(self, info: SubmittedJobInfo, track: _Track | None) -> bool:
+    def _look_for_missing(self, info: SubmittedJobInfo, track: Track | None) -> bool:
         """Slurm does not know the job: it is too new, or long forgotten. The step's status may tell more."""
         if self._is_done_anyway(info):
             return False
@@ -347,7 +298,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._succeed(info)
         return True
 
-    def _look_elsewhere(self, info: SubmittedJobInfo, track: _Track) -> bool:
+    def _look_elsewhere(self, info: SubmittedJobInfo, track: Track) -> bool:
         """A step that another run is at: done, still under way, or free for us."""
         assert track.lease is not None
         try:
@@ -363,7 +314,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             self._job_submission_executor.submit(self.run_job, info.job)
         return False
 
-    def _is_interruption(self, track: _Track, meaning: Meaning, number: str) -> bool:
+    def _is_interruption(self, track: Track, meaning: Meaning, number: str) -> bool:
         if meaning is Meaning.TIMED_OUT:
             with contextlib.suppress(Exception):
                 return made_progress(track.step.output_path)
@@ -371,7 +322,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return not self._ours.has(number)  # With the run that it belonged to, and not for our sake.
         return meaning is Meaning.INTERRUPTED
 
-    def _again(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
+    def _again(self, info: SubmittedJobInfo, track: Track, job: SlurmJob) -> bool:
         """Submit a step again that lost its machine, unless that has happened too often."""
         track.interruptions += 1
         what = f"slurm job {job.id} was {job.state}{f' on {job.nodes}' if job.nodes else ''}"
@@ -381,7 +332,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._job_submission_executor.submit(self.run_job, info.job)
         return False
 
-    def _follow(self, info: SubmittedJobInfo, track: _Track, job: SlurmJob) -> bool:
+    def _follow(self, info: SubmittedJobInfo, track: Track, job: SlurmJob) -> bool:
         """Tell what happens to a job that lives. One that Slurm starts again and again is ended at last."""
         if self._is_too_often(info, track, f"slurm job {job.id} was taken off its machine"):
             with contextlib.suppress(SlurmError):
@@ -393,7 +344,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         track.nodes = job.nodes or track.nodes
         return True
 
-    def _note_restarts(self, track: _Track, job: SlurmJob) -> None:
+    def _note_restarts(self, track: Track, job: SlurmJob) -> None:
         """Count how often Slurm itself started the job again since we last looked."""
         if job.restarts > track.restarts:
             track.interruptions += job.restarts - track.restarts
@@ -401,14 +352,14 @@ class Executor(StockExecutor):  # type: ignore[misc]
             where = track.nodes or "its machine"
             self._tell(f"again  {track.step.name}: taken off {where}, queued again by Slurm{self._count(track)}")
 
-    def _is_too_often(self, info: SubmittedJobInfo, track: _Track, what: str) -> bool:
+    def _is_too_often(self, info: SubmittedJobInfo, track: Track, what: str) -> bool:
         most = self.workflow.executor_settings.max_interruptions
         if track.interruptions <= most:
             return False
         self._fail(info, f"{what}; that happened {track.interruptions} times, and {most} are allowed", again=False)
         return True
 
-    def _count(self, track: _Track) -> str:
+    def _count(self, track: Track) -> str:
         return f" ({track.interruptions} of at most {self.workflow.executor_settings.max_interruptions})"
 
     # -- the end of a job ------------------------------------------------------------------------------------
