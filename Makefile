@@ -19,8 +19,9 @@ setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses t
 run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)
 
+# More workers than cores: many tests wait for Slurm, for leases or for each other.
 test: setup lint browser slurm ## lint, then run the tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not faults" tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not faults" tests
 
 test-faults: setup ## the fault tests with their whole counts: more than an hour
 	$(BIN)/python -m pytest -m faults tests
