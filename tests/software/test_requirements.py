@@ -112,7 +112,7 @@ def test_what_is_neither_is_named_with_what_there_is(project: Path) -> None:
     message = refusal(project, "unit test!")
     assert "'unit test!', which is neither a group nor a requirement. Did you mean 'unit-test'?" in message
     assert f"gpu, hen, lint-tools, lost, one, two, unit-test ({project.parents[1]}/pyproject.toml)" in message
-    assert "slurm, train (the installed marin-rules)" in message
+    assert "slurm, slurm-drmaa, train (the installed marin-rules)" in message
     assert "write the name of a group" in refusal(project, " ")
 
 
