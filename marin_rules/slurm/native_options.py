@@ -12,15 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from marin_rules.errors import SettingsError
+from marin_rules.slurm.submission import PLAIN_OPTIONS
 
-_OPTIONS = {
-    "slurm_partition": "--partition",
-    "slurm_account": "--account",
-    "qos": "--qos",
-    "reservation": "--reservation",
-    "constraint": "--constraint",
-    "mem_mb": "--mem",
-}
 _UNSPEAKABLE = re.compile(r"[\s=]")
 
 
@@ -32,7 +25,7 @@ def native_options(resources: Mapping[str, Any], *, threads: int, log: str) -> s
         _word("--ntasks", nodes),
         "--ntasks-per-node=1",
         _word("--cpus-per-task", resources.get("cpus_per_task") or threads),
-        *(_word(option, resources.get(name)) for name, option in _OPTIONS.items() if resources.get(name)),
+        *(_word(option, resources.get(name)) for name, option in PLAIN_OPTIONS.items() if resources.get(name)),
     ]
     if runtime := resources.get("runtime"):
         words.append(_word("--time", f"0:{runtime}"))  # More than 59 minutes are fine.

@@ -15,18 +15,17 @@ from typing import Any
 from marin_rules.slurm.commands import run_command
 from marin_rules.slurm.queue import Tag
 
-_OPTIONS = {
+PLAIN_OPTIONS = {
     "slurm_partition": "--partition",
     "slurm_account": "--account",
     "qos": "--qos",
     "reservation": "--reservation",
     "constraint": "--constraint",
-    "gres": "--gres",
     "mem_mb": "--mem",
-    "runtime": "--time",
-    "cpus_per_task": "--cpus-per-task",
 }
-"""Resources, under the names that the Slurm plug-in of Snakemake has for them."""
+"""Resources, under the names that the Slurm plug-in of Snakemake has for them, that every way to Slurm spells alike."""
+
+_OPTIONS = {**PLAIN_OPTIONS, "gres": "--gres", "runtime": "--time", "cpus_per_task": "--cpus-per-task"}
 
 
 @dataclass(frozen=True)
