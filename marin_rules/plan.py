@@ -161,7 +161,7 @@ def _one_step_a_version(graph: IdentityGraph, ordered: Sequence[Step], prefix: s
         if twin is step:
             continue
         mine, other = (graph.identities[s].output_path(prefix, s.override_output_path) for s in (step, twin))
-        if mine != other:
+        if _same_path(mine) != _same_path(other):
             raise PlanError(
                 f"step {step.name!r} stands in the experiment twice with the same version but different output paths,"
                 f" {other} and {mine}: only one would be written. Give both the same override_output_path, or build"
@@ -297,13 +297,25 @@ def _resolved(step: Step, paths: dict[Step, str], prefix: str) -> tuple[Any, flo
 def _check_collisions(planned: Sequence[PlannedStep]) -> None:
     taken: dict[str, PlannedStep] = {}
     for step in planned:
-        other = taken.setdefault(os.path.normpath(step.output_path), step)
+        other = taken.setdefault(_same_path(step.output_path), step)
         if other is not step:
-            raise PlanError(
-                f"two versions share the output path {step.output_path}: step {other.name!r}"
-                f" ({other.identity.digest}) and step {step.name!r} ({step.identity.digest}). The second would"
-                " never run. Rename one of them, or give it an override_output_path."
-            )
+            raise PlanError(collision(other, step))
+
+
+def collision(one: PlannedStep, two: PlannedStep) -> str:
+    """What to tell of two steps that would write to one place."""
+    same = one.output_path == two.output_path
+    where = two.output_path if same else f"{one.output_path}, which is also {two.output_path}"
+    return (
+        f"two versions share the output path {where}: step {one.name!r} ({one.identity.digest}) and step"
+        f" {two.name!r} ({two.identity.digest}). The second would never run. Rename one of them, or give it an"
+        " override_output_path of its own."
+    )
+
+
+def _same_path(path: str) -> str:
+    """Paths that are spelt differently but name one place, links apart: `x`, `x/`, `./x`, `y/../x`."""
+    return os.path.normpath(path)
 
 
 def _leaves_prefix(path: str) -> bool:

@@ -29,6 +29,7 @@ from marin_rules import (
     this_output_path,
     versioned,
 )
+from marin_rules.execution.stores import check_stores
 from marin_rules.plan import Plan, make_plan
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -349,6 +350,25 @@ def test_two_steps_in_one_place(other: str) -> None:
         step("two", override_output_path=other),
         match="two versions share the output path .*: step 'one' .* and step 'two'",
     )
+
+
+def test_twins_whose_overrides_are_spelt_differently_are_one() -> None:
+    plan = planned(step("x", [step("t", override_output_path="/e/t")]), step("t", override_output_path="/e//t/"))
+    assert [item.output_path for item in plan.steps if item.name == "t"] == ["/e/t"]
+
+
+def test_two_versions_in_one_folder_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    paths = [f"{tmp_path}/{name}" for name in ("real/s", "link/s", "real/../link/s", "other/s")]
+    for path in paths[1:3]:
+        plan = planned(step("one", override_output_path=paths[0]), step("two", override_output_path=path))
+        with pytest.raises(PlanError, match=f"{paths[0]}, which is also {path}: step 'one' .* and step 'two'"):
+            check_stores(plan)
+    check_stores(planned(step("one", override_output_path=paths[0]), step("two", override_output_path=paths[3])))
+    hashed = step("two", override_output_path=f"{tmp_path}/link/{os.path.basename(path_of('s'))}")
+    with pytest.raises(PlanError, match="which is also"):
+        check_stores(make_plan([step("s"), hashed], prefix=str(tmp_path / "real")))
 
 
 def test_twins_with_different_overrides() -> None:

@@ -37,6 +37,7 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.known_runs import find_run
 from marin_rules.execution.progress import made_progress
+from marin_rules.execution.info import version_clash
 from marin_rules.execution.status import CorruptStatusError, Status, read_status
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.slurm.commands import SlurmBusyError, SlurmError
@@ -295,8 +296,16 @@ class Executor(StockExecutor):  # type: ignore[misc]
         step = self._step(info.job)
         if step is None or step.index in self._session.plan.forced or _status(step) is not Status.SUCCESS:
             return False
-        self._succeed(info)
+        self._accept(info, step)
         return True
+
+    def _accept(self, info: SubmittedJobInfo, step: FrozenStep) -> None:
+        """A step that somebody else has finished; it may have been another version on the same path."""
+        clash = version_clash(self._session.plan, step)
+        if clash is None:
+            self._succeed(info)
+        else:
+            self._fail(info, clash, again=False)
 
     def _look_elsewhere(self, info: SubmittedJobInfo, track: Track) -> bool:
         """A step that another run is at: done, still under way, or free for us."""
@@ -309,7 +318,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return True
         track.lease = None
         if _status(track.step) is Status.SUCCESS:
-            self._succeed(info)
+            self._accept(info, track.step)
         else:
             self._job_submission_executor.submit(self.run_job, info.job)
         return False

@@ -147,6 +147,11 @@ class FrozenStep:
     def hash(self) -> str:
         return self.digest[:HASH_DIGITS]
 
+    @property
+    def is_overridden(self) -> bool:
+        """Whether the output path was given by hand: nothing in it tells one version from another."""
+        return not self.output_path.endswith(f"{self.name}-{self.hash}")
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

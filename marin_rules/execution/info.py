@@ -102,7 +102,11 @@ def info_bytes(info: Mapping[str, Any]) -> bytes:
 
 
 def check_version(plan: FrozenPlan, step: FrozenStep, data: bytes | None) -> None:
-    """Refuse to use an output path whose info (`data`) tells of another version: six digits can collide."""
+    """Refuse to use an output path whose info (`data`) tells of another version.
+
+    Two versions meet on one path through an override, or because their six digits are the same. A path without an
+    info is believed: data that were put there by hand, or by one of Marin's older executors.
+    """
     if data is None or f'"version_digest": "{step.digest}"'.encode() in data:
         return
     info = parse_info(data, info_path(step.output_path))
@@ -111,10 +115,30 @@ def check_version(plan: FrozenPlan, step: FrozenStep, data: bytes | None) -> Non
     else:  # Written by Marin. A version too large to be written out cannot be compared.
         clash = "version" in info and not plan.record(step).abridged and info["version"] != plan.version(step)
     if clash:
-        raise VersionClashError(
-            f"step {step.name!r}: {step.output_path} already holds another version (see {info_path(step.output_path)}):"
-            " the six digits of the path are the same by chance. Rename the step, or give it an override_output_path."
+        raise VersionClashError(_clash(step))
+
+
+def version_clash(plan: FrozenPlan, step: FrozenStep) -> str | None:
+    """Why the data at a step's output path are not those of the step; None if they are, as far as is known."""
+    try:
+        check_version(plan, step, read_bytes(info_path(step.output_path)))
+    except (MarinRulesError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _clash(step: FrozenStep) -> str:
+    path, info = step.output_path, info_path(step.output_path)
+    if step.is_overridden:
+        return (
+            f"step {step.name!r}: its override_output_path {path} already holds another version (see {info}). Give each"
+            " version a path of its own, or delete the folder to make it anew. If the data there are what you want,"
+            f" rename {INFO_FILE}: without it they are used as they are."
         )
+    return (
+        f"step {step.name!r}: {path} already holds another version (see {info}): the six digits of the path are the"
+        " same by chance. Rename the step, or give it an override_output_path."
+    )
 
 
 def experiment_info(plan: FrozenPlan, worker_id: str) -> dict[str, Any]:

@@ -1,13 +1,21 @@
-"""The buckets of a plan, asked once before anything else: are they there, and may we use them?"""
+"""Where the steps of a plan write, looked at once before anything else.
+
+Are the buckets there, and may we use them? Do two output paths lead to one folder?
+"""
 
 from __future__ import annotations
 
-from marin_rules.plan import Plan
-from marin_rules.storage.files import is_url
+import os
+from functools import cache
+
+from marin_rules.errors import PlanError
+from marin_rules.plan import Plan, PlannedStep, collision
+from marin_rules.storage.files import is_url, local_path
 
 
 def check_stores(plan: Plan) -> None:
-    """Refuse a plan whose output paths are in a bucket that cannot be used: one request a bucket."""
+    """Refuse a plan whose output paths cannot be used: one request a bucket, and a look at the links of overrides."""
+    _check_links(plan)
     paths = [step.output_path for step in plan.steps if step.needed and is_url(step.output_path)]
     if not paths:
         return
@@ -16,3 +24,21 @@ def check_stores(plan: Plan) -> None:
 
     for root in dict.fromkeys(map(bucket_root, paths)):
         check_bucket(root)
+
+
+def _check_links(plan: Plan) -> None:
+    """Refuse two versions in one folder that symbolic links give two names. Only overrides can choose theirs."""
+    local = [step for step in plan.steps if not is_url(step.output_path)]
+    if all(step.step.override_output_path is None for step in local):
+        return
+    real_folder = cache(os.path.realpath)
+    taken: dict[str, PlannedStep] = {}
+    for step in local:
+        path = local_path(step.output_path).rstrip("/")
+        if step.step.override_output_path is not None:
+            place = os.path.realpath(path)
+        else:
+            place = os.path.join(real_folder(os.path.dirname(path)), os.path.basename(path))
+        other = taken.setdefault(place, step)
+        if other is not step:
+            raise PlanError(collision(other, step))

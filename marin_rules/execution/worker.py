@@ -35,6 +35,7 @@ from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, atte
 from marin_rules.execution.step_process import Script, StepProcess
 from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE, Allocation
 from marin_rules.software.manifest import read_manifest
+from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
@@ -164,6 +165,7 @@ class Worker:
             self.gpus.release()
             status = read_status(self.step.output_path)
             if status is Status.SUCCESS and (waited or not self.forced):
+                check_version(self.plan, self.step, read_bytes(info_path(self.step.output_path)))
                 self._say_done(waited)
                 return False
             waited = waited or holder is not None
@@ -188,11 +190,12 @@ class Worker:
         path = status_path(self.step.output_path)
         data = self._patiently(lambda: self.lease.read(path))
         status = None if data is None else parse_status(data, path)
+        # Before anything is believed: the run that had the step may have put another version on the same path.
+        self._previous = self._patiently(lambda: self.lease.read(info_path(self.step.output_path)))
+        check_version(self.plan, self.step, self._previous)
         if status is Status.SUCCESS and (waited or not self.forced):
             self._say_done(waited)
             return False
-        self._previous = self._patiently(lambda: self.lease.read(info_path(self.step.output_path)))
-        check_version(self.plan, self.step, self._previous)
         if status is Status.FAILED and not self.plan.run.force_run_failed and not waited:
             self._refuse_previous_failure()
         if status is Status.FAILED and waited:

@@ -264,3 +264,26 @@ def test_an_unknown_cluster_is_named_with_those_there_are(one_step: Path, snakem
     message = refusal(snakemake(experiment=one_step, prefix=None, env={"MARIN_CLUSTER": "nowhere"}))
     assert "nowhere" in message
     assert "marin" in message
+
+
+OVERRIDING = """
+    from marin_rules import ExecutorStep, executor_main, versioned
+
+    def nothing(config):
+        pass
+
+    steps = [ExecutorStep("plain", nothing, None)]
+    steps.append(ExecutorStep("best", nothing, {{"value": versioned({value})}}, override_output_path="best"))
+    executor_main(steps=steps)
+"""
+
+
+def test_a_finished_override_of_another_version_is_refused(
+    store: Emulator, scheme: str, run: Callable[..., Any], experiment: Callable[..., Path]
+) -> None:
+    result = run(experiment(OVERRIDING.format(value=1)), "-j", "2")
+    assert result.code == 0, result.output
+    result = run(experiment(OVERRIDING.format(value=2)), "-n")
+    assert result.code == 1
+    told = f"step 'best': its override_output_path {scheme}://bucket/x/best already holds another version"
+    assert told in result.output, result.output

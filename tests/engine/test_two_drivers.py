@@ -66,6 +66,56 @@ def test_two_drivers_run_each_shared_step_once(
     assert list(prefix.rglob(".executor_status.lock")) == []
 
 
+OVERRIDING = """
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, versioned
+
+    def save(config):
+        with open(config["path"] + "/data", "w") as file:
+            file.write(str(config["value"]))
+        open("gate").read()
+
+    config = {{"value": versioned({value}), "path": THIS_OUTPUT_PATH}}
+    executor_main(steps=[ExecutorStep("best", save, config, override_output_path="{path}")])
+"""
+
+
+def test_the_other_version_on_an_override_is_not_taken_for_this_one(
+    experiment: Callable[..., Path],
+    open_gate: Callable[[], None],
+    prefix: Path,
+    start_snakemake: Callable[..., Any],
+    snakemake: Callable[..., Any],
+) -> None:
+    (prefix / "real").mkdir(parents=True)
+    (prefix / "link").symlink_to("real")
+    paths = ["real/best", "real/best", "link/best"]
+    files = [
+        experiment(OVERRIDING.format(value=value, path=path), f"value{value}.py") for value, path in enumerate(paths)
+    ]
+    first = start_snakemake("-j", "1", experiment=files[0])
+    info = prefix / "real/best/.executor_info"
+    first.wait_for(info.exists, "the start of the first version is written down")
+    info.unlink()  # As the others see the folder if they look a moment earlier.
+    others = [start_snakemake("-j", "1", experiment=file) for file in files[1:]]
+    for other in others:
+        other.wait_for(lambda other=other: "[best] waiting: held by" in other.output, "it waits for the first")
+    open_gate()
+    result = first.wait()
+    assert result.code == 0, result.output
+    others.append(start_snakemake("-n", experiment=files[2]))  # The same without a race.
+    for other, path in zip(others, [*paths[1:], paths[2]], strict=True):
+        result = other.wait()
+        assert result.code == 1, result.output
+        told = f"step 'best': its override_output_path {prefix / path} already holds another version"
+        assert told in result.output, result.output
+        assert "digits" not in result.output
+        assert "done by the other run" not in result.output
+    assert (prefix / "real/best/data").read_text() == "0"
+    assert (prefix / "real/best/.executor_status").read_text() == "SUCCESS"
+    again = snakemake("-n", experiment=files[0])
+    assert again.cached == ["best"], again.output
+
+
 HEARTBEAT_SECONDS = 0.5
 PIPE_BYTES = 1 << 16
 """What a pipe takes while nobody reads."""
