@@ -115,6 +115,7 @@ class Worker:
                 return self._run_leased()
             finally:
                 self.process.kill()  # Nobody else may have the step before this one is over.
+                self._tell_what_is_left()
                 self._release()
         except Stopped as stopped:
             self._say(f"stopped by {stopped} before it started")
@@ -215,6 +216,10 @@ class Worker:
             patiently(self.lease.release, say=self._say, seconds=_RELEASE_SECONDS)
         except OSError as error:
             self._say(f"could not give its lease back, it will expire: {error}")
+
+    def _tell_what_is_left(self) -> None:
+        for process in self.process.left.values():
+            self._say(f"left running: {process}, which only that user or an administrator can end")
 
     def _say_done(self, waited: bool) -> None:
         self._say("already done by another run" if not waited else "done by the other run")
