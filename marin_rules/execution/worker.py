@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.execution.conda import active_prefix, describe_environment, search_path
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, check_python
 from marin_rules.execution.gpu_slots import GpuSlots
@@ -105,10 +106,12 @@ class Worker:
         self._has_ended = False
         self._writing_info = threading.Lock()
         self._previous: bytes | None = None
+        self._conda_prefix: str | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
 
     def run(self) -> int:
         try:
+            self._check_conda()
             if not self._acquire():
                 return EXIT_DONE
             try:
@@ -142,6 +145,17 @@ class Worker:
             os.close(self._wakeup_write)
 
     # -- before the step -------------------------------------------------------------------------------------
+
+    def _check_conda(self) -> None:
+        """A step that has a conda environment runs in that one, or not at all."""
+        environment = self.plan.conda.get(self.step.index)
+        if environment is not None:
+            self._conda_prefix = active_prefix(environment, runs_python=self._script is None)
+
+    def _variables(self) -> dict[str, str]:
+        """What the step's process has in its environment beside what this one has."""
+        path = {} if self._conda_prefix is None else {"PATH": search_path(self._conda_prefix)}
+        return {**self.gpus.variables, **path}
 
     def _acquire(self) -> bool:
         """Take GPUs and lease, and write RUNNING; False when the step turns out to be done already.
@@ -291,7 +305,10 @@ class Worker:
         job = _job()
         if job is not None:
             info["run"]["slurm"] = job.to_fields()
-        if self.step.software is not None:
+        if self._conda_prefix is not None:
+            environment = self.plan.conda[self.step.index]
+            info["run"]["environment"] = describe_environment(environment, self._conda_prefix)
+        elif self.step.software is not None:
             manifest = read_manifest(sys.prefix)
             info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
         if self.gpus.wanted:
@@ -314,7 +331,7 @@ class Worker:
                 selector.register(descriptor, selectors.EVENT_READ)
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
-            process.go(self.step, self._script, self.gpus.variables)
+            process.go(self.step, self._script, self._variables())
             self._has_begun = True
             heartbeat.start()
             kill_at: float | None = None
