@@ -23,8 +23,7 @@ from marin_rules.engine.session import Session
 from marin_rules.execution.drive import read_failures
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.status import Status, read_status
-from marin_rules.execution.step_log import CLEAR_LINE, last_attempt, log_path
-from marin_rules.storage.files import read_bytes
+from marin_rules.execution.step_log import CLEAR_LINE, last_lines, log_path
 from marin_rules.views.closing import FailedStep, closing
 from marin_rules.views.table import duration, table
 
@@ -231,8 +230,7 @@ class LogHandler(LogHandlerBase):
     def _tell_last_lines(self, step: FrozenStep) -> None:
         """What a step printed elsewhere has not been seen here."""
         with contextlib.suppress(OSError):
-            text = (read_bytes(log_path(step.output_path)) or b"").decode(errors="replace")
-            for line in last_attempt(text)[-_LAST_LINES:]:
+            for line in last_lines(step.output_path, _LAST_LINES):
                 self._write(f"[{step.name}] {line}")
 
     @staticmethod

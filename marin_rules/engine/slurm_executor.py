@@ -35,9 +35,9 @@ from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_tracking import OwnJobs, Track
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenStep
+from marin_rules.execution.info import version_clash
 from marin_rules.execution.known_runs import find_run
 from marin_rules.execution.progress import made_progress
-from marin_rules.execution.info import version_clash
 from marin_rules.execution.status import CorruptStatusError, Status, read_status
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.slurm.commands import SlurmBusyError, SlurmError
