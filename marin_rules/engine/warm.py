@@ -8,7 +8,6 @@ server, or if it dies, jobs start a Python themselves.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,10 +30,12 @@ _READY_SECONDS = 10.0
 
 
 class WarmServer:
-    """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes."""
+    """The driver's handle of the server."""
 
     def __init__(self, plan_path: str) -> None:
-        folder = _make_folder()
+        folder = tempfile.mkdtemp(prefix="marin-rules-")
+        for name in (REQUESTS, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
+            os.mkfifo(os.path.join(folder, name), 0o600)
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "marin_rules.engine.warm_server", folder, plan_path],
@@ -58,14 +59,3 @@ class WarmServer:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._ended.join()
-
-
-def _make_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="marin-rules-")
-    try:
-        for name in (REQUESTS, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
-            os.mkfifo(os.path.join(folder, name), 0o600)
-    except OSError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return folder

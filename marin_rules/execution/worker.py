@@ -24,25 +24,23 @@ from types import FrameType
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.conda import active_prefix, describe_environment, search_path
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, check_python
 from marin_rules.execution.gpu_slots import GpuSlots
-from marin_rules.execution.info import check_version, info_bytes, info_path, parse_info, step_info, timestamp
-from marin_rules.execution.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
+from marin_rules.execution.info import info_bytes, info_path, step_info, timestamp
+from marin_rules.execution.publisher import Publisher
+from marin_rules.execution.status import ARTIFACT_FILE, Status, read_status, status_bytes, status_path
 from marin_rules.execution.step_call import Outcome
-from marin_rules.execution.step_lease import open_lease, peek
-from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, attempt_line, log_path
+from marin_rules.execution.step_lease import open_lease
+from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, attempt_line
 from marin_rules.execution.step_process import Script, StepProcess
+from marin_rules.execution.take_up import TakeUp
 from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE, Allocation
 from marin_rules.software.manifest import read_manifest
-from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.heartbeat import Heartbeat
-from marin_rules.storage.leases.lease import Lease, LeaseLostError
+from marin_rules.storage.leases.lease import Lease, LeaseLostError, LeaseRemovedError
 from marin_rules.storage.leases.owner import Owner
-from marin_rules.storage.leases.record import CorruptLeaseError, LeaseRecord, describe
-from marin_rules.storage.leases.store import ChangedError
-from marin_rules.storage.patience import patiently
+from marin_rules.storage.patience import PATIENCE_SECONDS, patiently, persistently
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -54,6 +52,8 @@ JOB_STOP_GRACE_SECONDS = 20.0
 """How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a Slurm
 job, where it may have a large checkpoint to write. Slurm itself gives a job 30 s, unless a site says otherwise."""
 
+_PUBLICATIONS_IN_A_LIFETIME = 3
+
 _SAME_SIGNAL_SECONDS = 1.0
 """How much later than its step a worker may hear of a signal that was meant for both."""
 
@@ -61,11 +61,9 @@ _TERMINAL_SECONDS = 0.2
 _TERMINAL_END_SECONDS = 2.0
 """How often output is offered to a terminal that does not take it, and how long in the end."""
 
-_RELEASE_SECONDS = 10.0
-"""How long a lease that nobody needs any more is worth the wait for its store."""
-
-_WAIT_SECONDS = (0.05, 2.0)
-"""First and longest pause between two looks at a lease that somebody else holds."""
+_FINISHED_LIFETIMES = 10
+"""For how many lifetimes a worker whose step is done tries to say so, though it cannot refresh its lease: nothing
+runs any more that others could be in the way of, and a commit compares the lease."""
 
 
 class Stopped(Exception):
@@ -98,32 +96,38 @@ class Worker:
         self.process = process or StepProcess(plan)
         self._script = script
         self.started = time.time()
+        """When the step began: from then on its seconds count, and not while it waited for its lease."""
+
         self._stdout, self._stderr = Terminal(1), Terminal(2)
         self._log_link = log_link
         self._client = client
         self._stop_signal = 0
-        self._has_begun = False
         self._has_ended = False
         self._writing_info = threading.Lock()
-        self._previous: bytes | None = None
-        self._conda_prefix: str | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
+        self.take_up = TakeUp(
+            plan, step, self.lease, self.gpus, in_job=_job() is not None, say=self._say, sleep=self._sleep
+        )
 
     def run(self) -> int:
         try:
-            self._check_conda()
-            if not self._acquire():
+            if not self.take_up.acquire():
                 return EXIT_DONE
+            self.started = time.time()
             try:
                 return self._run_leased()
             finally:
                 self.process.kill()  # Nobody else may have the step before this one is over.
-                self._tell_what_is_left()
-                self._release()
+                self.take_up.release()
         except Stopped as stopped:
             self._say(f"stopped by {stopped} before it started")
             return 128 + stopped.number
         except LeaseLostError as lost:
+            if isinstance(lost, LeaseRemovedError) and self._was_emptied():
+                message = _emptied(self.step)
+                self._say(f"FAILED: {message}")
+                self._record(message)
+                return EXIT_FAILED
             self._say(f"lost its lease and was ended: {lost}")
             return EXIT_LEASE_LOST
         except PreviousTaskFailedError as refusal:
@@ -146,134 +150,30 @@ class Worker:
 
     # -- before the step -------------------------------------------------------------------------------------
 
-    def _check_conda(self) -> None:
-        """A step that has a conda environment runs in that one, or not at all."""
-        environment = self.plan.conda.get(self.step.index)
-        if environment is not None:
-            self._conda_prefix = active_prefix(environment, runs_python=self._script is None)
-
-    def _variables(self) -> dict[str, str]:
-        """What the step's process has in its environment beside what this one has."""
-        path = {} if self._conda_prefix is None else {"PATH": search_path(self._conda_prefix)}
-        return {**self.gpus.variables, **path}
-
-    def _acquire(self) -> bool:
-        """Take GPUs and lease, and write RUNNING; False when the step turns out to be done already.
-
-        While one of the two is missing, the other is left to those who can use it.
-        """
-        pause, told, waited = _WAIT_SECONDS[0], "", False
-        while True:
-            missing = self.gpus.try_take()
-            holder = self._patiently(self.lease.try_acquire if missing is None else self._find_holder)
-            if missing is None and holder is None:
-                try:
-                    if self._take_up(waited):
-                        return True
-                    self._release()
-                    return False
-                except ChangedError:
-                    continue  # Its last worker changed the status in this very moment: what does it say now?
-                except BaseException:
-                    self._release()
-                    raise
-            self.gpus.release()
-            status = read_status(self.step.output_path)
-            if status is Status.SUCCESS and (waited or not self.forced):
-                check_version(self.plan, self.step, read_bytes(info_path(self.step.output_path)))
-                self._say_done(waited)
-                return False
-            waited = waited or holder is not None
-            waits_for = "GPUs" if holder is None else holder.worker_id
-            if waits_for != told:
-                told = waits_for
-                reason = missing if holder is None else f"held by {describe(holder, time.time())}"
-                self._say(f"waiting: {reason}")
-            self._sleep(pause)
-            pause = min(pause * 1.5, _WAIT_SECONDS[1])
-
-    def _find_holder(self) -> LeaseRecord | None:
-        """Who has the lease, as far as can be seen without taking it."""
-        with contextlib.suppress(CorruptLeaseError):
-            record = peek(self.step.output_path)
-            if record is not None and not (record.owner and record.owner.is_dead_here()):
-                return record
-        return None
-
-    def _take_up(self, waited: bool) -> bool:
-        """With the lease in hand: see what is to be done, and write RUNNING; False when there is nothing to do."""
-        path = status_path(self.step.output_path)
-        data = self._patiently(lambda: self.lease.read(path))
-        status = None if data is None else parse_status(data, path)
-        # Before anything is believed: the run that had the step may have put another version on the same path.
-        self._previous = self._patiently(lambda: self.lease.read(info_path(self.step.output_path)))
-        check_version(self.plan, self.step, self._previous)
-        if status is Status.SUCCESS and (waited or not self.forced):
-            self._say_done(waited)
-            return False
-        if status is Status.FAILED and not self.plan.run.force_run_failed and not waited:
-            self._refuse_previous_failure()
-        if status is Status.FAILED and waited:
-            raise MarinRulesError(
-                f"the step failed in the other run that had it; {log_path(self.step.output_path)} tells why."
-                " Start the experiment again to run it once more."
-            )
-        if status is Status.CANCELLED and self._is_retry() and _job() is None:
-            raise MarinRulesError("the step was stopped in this run; start the experiment again to run it once more.")
-        running = status_bytes(Status.RUNNING, self.step.output_path)
-        self._patiently(lambda: self.lease.commit(path, running, durable=False))
-        return True
-
-    def _release(self) -> None:
-        """Give the lease back. If the store does not answer, it expires by itself: no reason to fail."""
-        try:
-            patiently(self.lease.release, say=self._say, seconds=_RELEASE_SECONDS)
-        except OSError as error:
-            self._say(f"could not give its lease back, it will expire: {error}")
-
-    def _tell_what_is_left(self) -> None:
-        for process in self.process.left.values():
-            self._say(f"left running: {process}, which only that user or an administrator can end")
-
-    def _say_done(self, waited: bool) -> None:
-        self._say("already done by another run" if not waited else "done by the other run")
-
-    def _refuse_previous_failure(self) -> None:
-        """Refuse a step that failed before this run; a retry within the run is allowed."""
-        if self._is_retry():
-            return
-        raise PreviousTaskFailedError(
-            f"step {self.step.name} failed previously and is not run again (force_run_failed=false); its log:"
-            f" {log_path(self.step.output_path)}"
-        )
-
-    def _is_retry(self) -> bool:
-        """Whether this run has tried the step before."""
-        return bool(self._previous_info().get("run", {}).get("id") == self.plan.run.id)
-
-    def _previous_info(self) -> dict[str, Any]:
-        """What the last worker wrote down about the step; nothing if this is the first."""
-        return {} if self._previous is None else parse_info(self._previous, info_path(self.step.output_path))
-
     def _run_leased(self) -> int:
-        log = self._patiently(lambda: StepLog(self.step.output_path, self.lease.read, self._publish))
+        log = patiently(
+            lambda: StepLog(self.step.output_path, self.lease.read, self._publish), sleep=self._sleep, say=self._say
+        )
         try:
             log.link_from(self._log_link)
             info = self._begin()
             log.write(attempt_line(timestamp(self.started), info["run"]["attempt"], self.owner.worker_id))
+            if self.take_up.taken_from:
+                log.write(f"[{self.step.name}] {self.take_up.taken_from}\n".encode())
             started = info_bytes(info)
-            heartbeat = Heartbeat(
-                self.lease,
-                wake=self._wake,
-                say=self._say,
-                at_first=lambda: self._note_start(started),
-                at_each_beat=lambda: self._show_progress(log),
+            heartbeat = Heartbeat(self.lease, wake=self._wake, say=lambda text: self._say(text, log))
+            publisher = Publisher(
+                first=lambda: self._note_start(started),
+                publish=lambda: self._show_progress(log),
+                interval=self.lease.lifetime / _PUBLICATIONS_IN_A_LIFETIME,
             )
             try:
-                outcome = self._watch(log, heartbeat)
-                return self._finish(info, outcome, log)
+                outcome = self._watch(log, heartbeat, publisher)
+                publisher.stop()
+                return self._finish(info, outcome, log, heartbeat)
             finally:
                 self.process.kill()  # Before anything that may have to wait for the store.
+                publisher.stop()
                 heartbeat.stop()
         finally:
             log.close()
@@ -290,7 +190,7 @@ class Worker:
 
     def _begin(self) -> dict[str, Any]:
         """Gather what is known of the step."""
-        attempt = 1 + int(self._previous_info().get("run", {}).get("attempt", 0))
+        attempt = 1 + int(self.take_up.previous_info.get("run", {}).get("attempt", 0))
         info = step_info(self.plan, self.step)
         info["run"] = {
             "id": self.plan.run.id,
@@ -305,10 +205,7 @@ class Worker:
         job = _job()
         if job is not None:
             info["run"]["slurm"] = job.to_fields()
-        if self._conda_prefix is not None:
-            environment = self.plan.conda[self.step.index]
-            info["run"]["environment"] = describe_environment(environment, self._conda_prefix)
-        elif self.step.software is not None:
+        if self.step.software is not None:
             manifest = read_manifest(sys.prefix)
             info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
         if self.gpus.wanted:
@@ -317,7 +214,7 @@ class Worker:
 
     # -- while the step runs ---------------------------------------------------------------------------------
 
-    def _watch(self, log: StepLog, heartbeat: Heartbeat) -> Outcome:
+    def _watch(self, log: StepLog, heartbeat: Heartbeat, publisher: Publisher) -> Outcome:
         """Pass output on until the step's process ends, or until the lease is lost."""
         process = self.process
         streams = {
@@ -331,12 +228,14 @@ class Worker:
                 selector.register(descriptor, selectors.EVENT_READ)
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
-            process.go(self.step, self._script, self._variables())
-            self._has_begun = True
+            process.go(self.step, self._script, self.gpus.variables)
             heartbeat.start()
+            publisher.start()
             kill_at: float | None = None
+            is_halted = False
             while not process.ended():
-                due = heartbeat.deadline if kill_at is None else min(heartbeat.deadline, kill_at)
+                due = time.monotonic() + heartbeat.look_again
+                due = due if kill_at is None else min(due, kill_at)
                 if self._stdout.is_behind or self._stderr.is_behind:
                     due = min(due, time.monotonic() + _TERMINAL_SECONDS)
                     self._stdout.flush()
@@ -356,7 +255,9 @@ class Worker:
                 if kill_at is not None and now >= kill_at:
                     process.stop(signal.SIGKILL)
                     kill_at = now + STOP_GRACE_SECONDS
-                heartbeat.check()
+                if heartbeat.in_doubt() != is_halted:
+                    is_halted = not is_halted
+                    process.stop(signal.SIGSTOP if is_halted else signal.SIGCONT)
             process.stop(signal.SIGKILL)
             for descriptor in (*streams, process.result):
                 while self._pass_on(descriptor, streams, result):
@@ -390,7 +291,7 @@ class Worker:
 
     # -- after the step --------------------------------------------------------------------------------------
 
-    def _finish(self, info: dict[str, Any], outcome: Outcome, log: StepLog) -> int:
+    def _finish(self, info: dict[str, Any], outcome: Outcome, log: StepLog, heartbeat: Heartbeat) -> int:
         status = Status.SUCCESS if outcome.error is None else Status.FAILED
         if status is Status.FAILED and self.process.was_terminated:
             self._await_signal(_SAME_SIGNAL_SECONDS)
@@ -403,15 +304,16 @@ class Worker:
             info["run"]["error"] = outcome.error
         if outcome.warning is not None:
             self._say(f"warning: {outcome.warning}", log)
+        overwrite = self._overwrite_finished(heartbeat) if status is Status.SUCCESS else self._overwrite
         if status is Status.SUCCESS and outcome.artifact is not None:
-            self._overwrite(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
+            overwrite(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
         with self._writing_info:
             self._has_ended = True
-            self._overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
+            overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
         log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
         self._show_progress(log)
         word = status_bytes(status, self.step.output_path, again=self.forced)
-        self._overwrite(status_path(self.step.output_path), word)
+        overwrite(status_path(self.step.output_path), word)
         if status is Status.SUCCESS:
             return EXIT_DONE
         self._say(f"{status}: {outcome.error}; log: {log.path}")
@@ -421,11 +323,26 @@ class Worker:
         return EXIT_FAILED
 
     def _overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._patiently(lambda: self.lease.overwrite(path, data, durable=durable))
+        patiently(lambda: self.lease.overwrite(path, data, durable=durable), say=self._say)
 
-    def _patiently[Result](self, action: Callable[[], Result]) -> Result:
-        # Before the step has begun, a signal to stop ends the wait at once; after it there is a state to be written.
-        return patiently(action, say=self._say, sleep=time.sleep if self._has_begun else self._sleep)
+    def _overwrite_finished(self, heartbeat: Heartbeat) -> Callable[..., None]:
+        """As `_overwrite`, for a step that is done: no refusal undoes finished work while its lease lives."""
+
+        def overwrite(path: str, data: bytes, *, durable: bool = True) -> None:
+            give_up = time.monotonic() + PATIENCE_SECONDS
+
+            def is_in_vain() -> bool:
+                # Whoever wants to stop the run waits no longer than for any other store that does not answer.
+                is_unwanted = bool(self._stop_signal) and time.monotonic() > give_up
+                return is_unwanted or heartbeat.silence >= _FINISHED_LIFETIMES
+
+            persistently(
+                lambda: self.lease.overwrite(path, data, durable=durable),
+                is_in_vain=is_in_vain,
+                say=lambda text: self._say(f"is finished, but cannot say so yet, and {text}"),
+            )
+
+        return overwrite
 
     def _record(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
         failure = Failure(self.step.name, self.step.output_path, message, previous, exception)
@@ -439,6 +356,13 @@ class Worker:
         self._stderr.write_line(line)
         if log is not None:
             log.write(line + b"\n")
+
+    def _was_emptied(self) -> bool:
+        """Whether the lease went without a successor: one that has come and gone leaves its own last status."""
+        try:
+            return read_status(self.step.output_path) in (None, Status.RUNNING)
+        except (MarinRulesError, OSError):
+            return False
 
     # -- signals ---------------------------------------------------------------------------------------------
 
@@ -486,6 +410,15 @@ class Worker:
                     os.read(self._wakeup, 4096)
         if self._stop_signal:
             raise Stopped(self._stop_signal)
+
+
+def _emptied(step: FrozenStep) -> str:
+    """Why a step whose lease is gone, with nobody else to have it, has failed."""
+    return (
+        f"its output folder {step.output_path} was emptied or removed while it ran. That removed the step's lease, so"
+        " that its result cannot count. Most likely the step did it itself (shutil.rmtree, fs.rm): let it remove only"
+        " files of its own, or a folder below its output path, and run it again."
+    )
 
 
 def _gpus_to_share(step: FrozenStep) -> int:

@@ -37,3 +37,25 @@ def patiently[Result](
         # Workers that a store turned away together must not come back together.
         sleep(pause * random.uniform(0.5, 1.0))
         pause = min(pause * 2, _PAUSE_SECONDS[1])
+
+
+def persistently(
+    action: Callable[[], None],
+    *,
+    is_in_vain: Callable[[], bool],
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Call `action`, again after any refusal (no rights, no credentials, no space, no answer) until it is in vain."""
+    pause, told = _PAUSE_SECONDS[0], ""
+    while True:
+        try:
+            return action()
+        except OSError as error:
+            if is_in_vain():
+                raise
+            if str(error) != told:
+                told = str(error)
+                say(f"will try again: {error}")
+        sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, _PAUSE_SECONDS[1])

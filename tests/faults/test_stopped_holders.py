@@ -3,10 +3,13 @@
 The late one is refused (exit code 75) and leaves no trace: no status, info, log or artifact of its own.
 """
 
+import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -48,11 +51,16 @@ def test_a_stopped_holder_is_refused(
     processes = with_step(late)
     assert len(processes) == 2
     send(processes, signal.SIGSTOP)
-    stopped = time.monotonic()
+    stopped, began = time.monotonic(), time.time()
 
     successor = nursery.start("blob/0")
     finish(nursery, successor)
     assert "waiting: held by" in successor.output
+    assert f"[blob/0] takes over from {socket.gethostname()}-{late.pid}-" in successor.output
+    info = json.loads(place.read(f"{folder}/{INFO}") or b"")
+    # To the second. What it waited for the lease is no part of its time.
+    assert datetime.fromisoformat(info["run"]["started"]).timestamp() > began + LIFETIME / 3 - 1
+    assert info["run"]["seconds"] < time.monotonic() - stopped - LIFETIME / 3
     wait_until(lambda: time.monotonic() > stopped + LIFETIMES_STOPPED * LIFETIME, "three lifetimes")
     state = place.state(folder)
     send(processes, signal.SIGCONT)

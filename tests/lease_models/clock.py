@@ -15,6 +15,9 @@ class ManualClock:
     def monotonic(self) -> float:
         return self.elapsed
 
+    def since_boot(self) -> float:
+        return self.elapsed
+
     def time(self) -> float:
         return self.wall
 

@@ -158,6 +158,9 @@ class Session(Seat):
             self.crowd.turns.pause(self.contender)
         return self.crowd.turns.now + self.boot
 
+    def since_boot(self) -> float:
+        return self.monotonic()
+
     def time(self) -> float:
         return 1_700_000_000.0 + self.crowd.turns.now + self._skew
 

@@ -1,18 +1,20 @@
-"""The heartbeat of a lease: refreshed from a thread of its own, since a store may take its time to answer.
+"""The heartbeat of a lease: refreshed from a thread of its own, which does nothing else, since a store may be slow.
 
 Errors are retried while the lease is surely still ours, and are a loss after that: nobody may believe in a lease that
 others may already have taken over. The step must then be stopped; `wake` tells whoever watches over it.
 
-`at_first` and `at_each_beat` are called in the thread, for small tasks that may also have to wait for the store.
+A process that was paused (SIGSTOP, `scontrol suspend`, a suspended machine) for so long that others may have taken its
+lease does not know whether somebody did. It is in doubt until the next refresh is answered: nothing may be done
+meanwhile, and if nobody took the lease, all goes on. For a store that does not answer, doubt ends in a loss.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.storage.leases.clock import since_boot
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 
 _BEATS_IN_A_LIFETIME = 3
@@ -22,22 +24,18 @@ _TRIES_IN_A_BEAT = 6
 class Heartbeat:
     """Keeps one lease alive between `start` and `stop`."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        *,
-        wake: Callable[[], None],
-        say: Callable[[str], None],
-        at_first: Callable[[], None] = lambda: None,
-        at_each_beat: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, lease: Lease, *, wake: Callable[[], None], say: Callable[[str], None]) -> None:
         self._lease = lease
         self._wake = wake
         self._say = say
-        self._at_first = at_first
-        self._at_each_beat = at_each_beat
         self._interval = lease.lifetime / _BEATS_IN_A_LIFETIME
+        self._glance = self._interval / _TRIES_IN_A_BEAT
+        """No wait is longer: waits do not count the time for which the machine is suspended, the clock does."""
+
         self._loss: MarinRulesError | None = None
+        self._looked_at = since_boot()
+        self._in_doubt_since: float | None = None
+        self._answered = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -51,36 +49,81 @@ class Heartbeat:
             self._thread.join()
 
     @property
-    def deadline(self) -> float:
-        """When (by the monotonic clock) the lease must count as lost: while there is time to stop the step."""
-        return self._lease.refreshed_at + self._lease.lifetime - self._interval
+    def silence(self) -> float:
+        """For how many lifetimes the lease has not been refreshed."""
+        return (since_boot() - self._lease.refreshed_at) / self._lease.lifetime
+
+    @property
+    def look_again(self) -> float:
+        """After how many seconds at most whoever watches over the step has to call `in_doubt` again."""
+        left = self._deadline - since_boot()
+        return min(left, self._glance) if left > 0 else self._glance
 
     def check(self) -> None:
-        """Raise if the lease is lost, or was not refreshed for so long that it may be."""
+        """Raise if the lease is lost, or was not refreshed for so long that it may be. Waits while it is in doubt."""
+        while self.in_doubt():
+            self._answered.wait(self._glance)
+
+    def in_doubt(self) -> bool:
+        """Whether others may have the lease, since this process was paused; raises if the lease is lost."""
+        now = since_boot()
+        was_paused = now - self._looked_at >= self._interval / 2
+        self._looked_at = now
         if self._loss is not None:
             raise self._loss
-        now = time.monotonic()
-        if now >= self.deadline:
+        if now < self._deadline:
+            self._in_doubt_since = None
+            return False
+        if self._in_doubt_since is None and was_paused:
+            self._in_doubt_since = now
+            self._answered.clear()
+        begun = self._in_doubt_since
+        if begun is None or now - begun >= self._lease.lifetime - self._interval:
             silent = now - self._lease.refreshed_at
             raise LeaseLostError(
                 f"the lease could not be refreshed for {silent:.0f} s, so that others may take it. This worker has to"
                 " stop, and its result does not count; run the step again if nobody else does.",
                 None,
             )
+        return True
+
+    @property
+    def _deadline(self) -> float:
+        """When (`since_boot`) the lease must count as lost: while there is time to stop the step."""
+        return self._lease.refreshed_at + self._lease.lifetime - self._interval
 
     def _run(self) -> None:
-        self._at_first()
-        pause = max(0.0, self._lease.refreshed_at + self._interval - time.monotonic())
-        while not self._stopped.wait(pause):
+        due = self._lease.refreshed_at + self._interval
+        paused = 0.0
+        while (late := self._wait_until(due)) is not None:
+            paused += late
             try:
                 self._lease.refresh()
-                pause = self._interval
             except LeaseLostError as loss:
                 self._loss = loss
+                self._answered.set()
                 self._wake()
                 return
             except OSError as error:
                 self._say(f"could not refresh its lease, will try again: {error}")
-                pause = self._interval / _TRIES_IN_A_BEAT
+                due = since_boot() + self._glance
                 continue
-            self._at_each_beat()
+            due = since_boot() + self._interval
+            if paused >= self._interval:
+                self._say(f"was paused for {paused:.0f} s; nobody took its lease meanwhile, and it goes on")
+                self._answered.set()
+                self._wake()
+            paused = 0.0
+
+    def _wait_until(self, due: float) -> float | None:
+        """Wait; returns for how long this process was paused meanwhile, and `None` when the heartbeat is to stop."""
+        late = 0.0
+        while True:
+            before = since_boot()
+            wait = min(max(0.0, due - before), self._glance)
+            if self._stopped.wait(wait):
+                return None
+            now = since_boot()
+            late += max(0.0, now - before - wait)
+            if now >= due:
+                return late

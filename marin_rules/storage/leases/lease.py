@@ -29,13 +29,12 @@ lease: try again. Threads may share a `Lease`, for instance one that refreshes i
 
 import errno
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.storage.explain import UnansweredError
+from marin_rules.storage.leases.clock import Clock
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import (
     LIFETIME_SECONDS,
@@ -50,26 +49,6 @@ _RACES = 10
 """How many races in a row `try_acquire` may lose before it leaves the lease to the others for this time."""
 
 
-class Clock(Protocol):
-    """The two clocks, so that tests need not wait."""
-
-    def monotonic(self) -> float:
-        """Seconds that never go back: decides when a lease is stale."""
-
-    def time(self) -> float:
-        """Seconds since 1970: what people are shown."""
-
-
-class SystemClock:
-    """The clocks of this machine."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def time(self) -> float:
-        return time.time()
-
-
 class LeaseLostError(MarinRulesError):
     """The lease is not ours, or no longer: this worker has to stop, and its result does not count."""
 
@@ -80,6 +59,10 @@ class LeaseLostError(MarinRulesError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class LeaseRemovedError(LeaseLostError):
+    """The lease is gone, and nobody has taken it: its directory was emptied."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +94,12 @@ class Lease:
         self._held: _Held | None = None
         self._observed: _Observation | None = None
         self._unanswered: dict[bytes, _Attempt] = {}
-        self.refreshed_at = clock.monotonic()
-        """When the write began by which we took or last refreshed the lease: a lifetime later others may take it."""
+        self.refreshed_at = clock.since_boot()
+        """When (`Clock.since_boot`) the write began by which we took or last refreshed the lease: others may take it a
+        lifetime later."""
+
+        self.taken_from: LeaseRecord | None = None
+        """Whose stale lease we took over; `None` when the lease was free."""
 
         self._one_at_a_time = threading.RLock()
 
@@ -136,6 +123,7 @@ class Lease:
                 if self._recognise(snapshot):
                     return None
                 if snapshot is None:
+                    self.taken_from = None
                     is_ours = self._write(self._first_record(epoch=1), self._store.create)
                 else:
                     holder = self._parse(snapshot)
@@ -198,7 +186,10 @@ class Lease:
 
     def _take_over(self, snapshot: Snapshot, holder: LeaseRecord) -> bool:
         record = self._first_record(epoch=holder.epoch + 1)
-        return self._write(record, lambda data: self._store.replace(data, snapshot.version))
+        is_ours = self._write(record, lambda data: self._store.replace(data, snapshot.version))
+        if is_ours:
+            self.taken_from = holder
+        return is_ours
 
     def _is_stale(self, snapshot: Snapshot, holder: LeaseRecord) -> bool:
         if holder.owner is not None and holder.owner.is_dead_here():
@@ -211,7 +202,7 @@ class Lease:
     def _write(self, record: LeaseRecord, swap: Callable[[bytes], Version | None]) -> bool:
         """Change the lease file into `record`; whether the lease is ours after that."""
         data = record.to_bytes()
-        attempt = self._unanswered[data] = _Attempt(record, self._clock.monotonic())
+        attempt = self._unanswered[data] = _Attempt(record, self._clock.since_boot())
         try:
             version = swap(data)
         except OSError:
@@ -261,11 +252,15 @@ class Lease:
         self._held = None
         holder = None if snapshot is None else self._parse(snapshot)
         if holder is None:
-            now_held = "it has been removed, perhaps with its directory"
-        else:
-            now_held = f"it is held by {describe(holder, self._clock.time())}"
+            return LeaseRemovedError(
+                f"{self._owner.worker_id} does not hold the lease {self._store.path}: it has been removed, perhaps with"
+                " its directory. This worker has to stop, and its result does not count; run the step again if nobody"
+                " else does.",
+                None,
+            )
         return LeaseLostError(
-            f"{self._owner.worker_id} does not hold the lease {self._store.path}: {now_held}. This worker "
-            "has to stop, and its result does not count; run the step again if nobody else does.",
+            f"{self._owner.worker_id} does not hold the lease {self._store.path}: it is held by"
+            f" {describe(holder, self._clock.time())}. This worker has to stop, and its result does not count; run the"
+            " step again if nobody else does.",
             holder,
         )

@@ -4,7 +4,8 @@ import os
 
 from marin_rules.errors import SettingsError
 from marin_rules.storage.files import is_url
-from marin_rules.storage.leases.lease import Lease, SystemClock
+from marin_rules.storage.leases.clock import SystemClock
+from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LIFETIME_SECONDS, SHORTEST_LIFETIME_SECONDS

@@ -16,7 +16,8 @@ import pytest
 
 from marin_rules.execution.step_lease import lease_path, peek
 from marin_rules.storage.leases import owner as owner_module
-from marin_rules.storage.leases.lease import Lease, SystemClock
+from marin_rules.storage.leases.clock import SystemClock
+from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LeaseRecord

@@ -1,0 +1,34 @@
+"""Makes a running step visible to others: its info at first, its log time and again, from a thread of its own.
+
+Apart from the heartbeat, which must not wait for a long log on a slow link.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Publisher:
+    """Publishes between `start` and `stop`. What it calls must bear trouble itself."""
+
+    def __init__(self, *, first: Callable[[], None], publish: Callable[[], None], interval: float) -> None:
+        self._first = first
+        self._publish = publish
+        self._interval = interval
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Nothing is begun after this; waits for what is under way."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._first()
+        while not self._stopped.wait(self._interval):
+            self._publish()
