@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import NoReturn
 
+from marin_rules.engine import interrupts
 from marin_rules.engine.job_resources import STEP_SLOT
 from marin_rules.engine.locations import config_file, profiles, snakefile
 from marin_rules.engine.workflow import PLAN_VARIABLE
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -20,7 +24,14 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--jobs", type=int, help="steps to run at the same time")
     options = parser.parse_args()
+    interrupts.install(terminate_stops=True)
+    try:
+        _run(options)
+    except KeyboardInterrupt:  # Before Snakemake had jobs to end.
+        sys.exit(_INTERRUPTED)
 
+
+def _run(options: argparse.Namespace) -> NoReturn:
     from snakemake.cli import main as snakemake
     from snakemake.utils import available_cpu_count
 
@@ -34,6 +45,7 @@ def main() -> None:
         arguments += ["--cores", str(options.jobs)] if options.jobs > available_cpu_count() else []
     sys.argv[0] = "snakemake"
     snakemake(arguments)
+    sys.exit(0)
 
 
 if __name__ == "__main__":

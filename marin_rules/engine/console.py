@@ -27,6 +27,9 @@ from marin_rules.views.table import duration, heading, table
 
 _TICK_SECONDS = 0.5
 _NOTHING_TO_DO = "Nothing to be done"
+ALL_DONE = "All jobs of this run are done"
+"""What is logged at the end of a run that ended well."""
+
 _STOPPED_BY_FAILURE = "Exiting because a job execution failed"
 _ABOUT_FAILED_JOBS = ("RuleException", "WorkflowError:\nAt least one job")
 """What Snakemake adds to a failure that has been told as a step's."""
@@ -131,6 +134,9 @@ class LogHandler(LogHandlerBase):
             self._tell_table(session)
             if not self.common_settings.dryrun:
                 self._tell_results(session)
+        elif message == ALL_DONE:
+            self._stop_ticking()
+            self._tell_results(session)
         elif event is LogEvent.JOB_INFO:
             self._started(session, record)
         elif event is LogEvent.JOB_FINISHED:
@@ -138,7 +144,7 @@ class LogHandler(LogHandlerBase):
         elif event is LogEvent.JOB_ERROR:
             self._errored(session, record)
         elif event is LogEvent.PROGRESS:
-            self._progressed(session, record)
+            self._progressed(record)
         elif event is LogEvent.SHELLCMD and message.endswith("None"):
             return  # The rule `all` has no command.
         elif message.startswith(_STOPPED_BY_FAILURE):
@@ -223,21 +229,14 @@ class LogHandler(LogHandlerBase):
             return read_status(step.output_path) is Status.CANCELLED
         return False
 
-    def _progressed(self, session: Session, record: LogRecord) -> None:
+    def _progressed(self, record: LogRecord) -> None:
         if record.__dict__.get("done") == record.__dict__.get("total"):
             self._stop_ticking()
-            self._tell_results(session)
 
     def _tell_results(self, session: Session) -> None:
         """Where the results are: the paths of what was asked for."""
-        roots = [step for step in session.plan.steps if step.root]
-        if not roots:
-            return
-        self._write("\nall done, the results are in:")
-        for step in roots[:20]:
-            self._write(f"  {step.name}  {step.output_path}")
-        if len(roots) > 20:
-            self._write(f"  ... and {len(roots) - 20} more under {session.plan.run.prefix}")
+        if any(step.root for step in session.plan.steps):
+            self._write(f"\n{session.results()}")
 
     def _tell_failures(self, session: Session) -> None:
         """What failed, where to look, and what to do."""

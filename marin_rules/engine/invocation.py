@@ -5,11 +5,12 @@ Valid once the DAG is being built (input functions run then); while the Snakefil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from marin_rules.engine import session as sessions
 from marin_rules.errors import SettingsError
+from marin_rules.views.results import Cut
 
 _SLURM_PLUGINS = (
     "snakemake_executor_plugin_slurm",
@@ -71,6 +72,25 @@ class Invocation:
     @property
     def dry_run(self) -> bool:
         return bool(self._workflow.dryrun)
+
+    @property
+    def cut(self) -> Cut:
+        """What the command line leaves out of the experiment."""
+        settings = self._workflow.dag_settings
+        return Cut(
+            until=frozenset(map(str, settings.until or ())),
+            omit_from=frozenset(map(str, settings.omit_from or ())),
+        )
+
+    def is_over(self, is_done: Callable[[str], bool]) -> bool:
+        """Whether all jobs of the run have ended well, whatever Snakemake says of the run.
+
+        Told to stop, it leaves even the rule `all` undone, and does not look at jobs that end at that moment. For steps
+        `is_done` tells.
+        """
+        dag = self._workflow.dag
+        left = [job for job in dag.needrun_jobs() if job.rule.name != "all" and not dag.finished(job)]
+        return all(hasattr(job.wildcards, "step") and is_done(job.wildcards.step) for job in left)
 
     @property
     def deploys_conda(self) -> bool:

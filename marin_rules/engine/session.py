@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from marin_rules.engine.names import Kind, kind_of, rule_names
+from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.execution.assessment import Assessment, StatusOrError, assess
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, info_path, read_info, timestamp
@@ -19,6 +19,7 @@ from marin_rules.execution.step_lease import peek
 from marin_rules.slurm.site import Queue
 from marin_rules.storage.files import is_url, modified_time, read_bytes
 from marin_rules.storage.leases.record import LeaseRecord
+from marin_rules.views.results import Cut, results
 
 
 @dataclass(eq=False)
@@ -41,6 +42,9 @@ class Session:
 
     sent_rules: frozenset[str] = frozenset()
     """Hand-written rules whose steps do, too."""
+
+    cut: Cut = field(default_factory=Cut)
+    """What the command line leaves out."""
 
     live: bool = False
     """Steps are running: states that are not final are read anew each time they are asked for."""
@@ -89,6 +93,14 @@ class Session:
     def finished_at(self, key: str) -> float:
         """When a step was seen to finish in this run; 0 for all that was done before."""
         return self._finished_at.get(key, 0.0)
+
+    def results(self) -> str:
+        """What became of the steps that were asked for, for people."""
+
+        def names(step: FrozenStep) -> tuple[str, str]:
+            return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
+
+        return results(self.plan, lambda step: self.is_done(step.key), names, self.cut)
 
     def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
         """Judge every step, once a process."""

@@ -20,9 +20,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from snakemake.logging import logger
 from snakemake_interface_common.exceptions import WorkflowError
 
+from marin_rules.engine import interrupts
 from marin_rules.engine import session as sessions
+from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.locations import run_step_command
@@ -65,6 +68,8 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         sessions.trouble = str(error)
         raise WorkflowError(str(error)) from None
     session, invocation = sessions.start(plan), Invocation(workflow)
+    if invocation.is_driver:
+        interrupts.install()
     session.live = not invocation.is_driver  # A process for one job is there because something runs.
     return MarinWorkflow(session, invocation, storage, settings.max_concurrent)
 
@@ -212,6 +217,7 @@ class MarinWorkflow:
         self._jobs.check(scheduled)
         if self._max_concurrent is not None:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
+        self.session.cut = self.invocation.cut
         self.session.sends_away = not self.invocation.runs_here
         hand_written = {step.rule for step in scheduled if step.rule is not None}
         self.session.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
@@ -249,13 +255,19 @@ class MarinWorkflow:
 
     def start(self) -> None:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
+        interrupts.take_terminate_over()
         os.environ[PLAN_VARIABLE] = self.plan.run.plan_path
         self._hold_folders()
         self._guarded(lambda: self.control.start(warm=self._starts_jobs_here))
 
     def finish(self, *, success: bool) -> None:
-        """All jobs have ended."""
-        self._guarded(lambda: self.control.finish(success=success))
+        """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""
+        whole = success or (interrupts.came() and self.invocation.is_over(self._is_done_again))
+        self._guarded(lambda: self.control.finish(success=whole))
+        if whole:
+            logger.info(ALL_DONE)
+        if whole and not success:
+            sys.exit(0)  # Snakemake would call it a failure.
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -284,6 +296,10 @@ class MarinWorkflow:
         assessment = self._guarded(lambda: self.session.assess(self._is_forced))
         assert isinstance(assessment, Assessment)
         return assessment
+
+    def _is_done_again(self, key: str) -> bool:
+        """Whether a step was done in this run: the status of a forced one tells of an earlier run."""
+        return self.session.step(key).index not in self.plan.forced and self.session.is_done(key)
 
     def _is_forced(self, step: FrozenStep) -> bool:
         return self.invocation.forces_all or self.session.rule(step) in self.invocation.forced_rules

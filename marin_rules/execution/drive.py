@@ -1,7 +1,7 @@
 """Hand a frozen plan to the engine and wait for it; turn what failed into exceptions.
 
 The engine runs in a process of its own: it may be started from a notebook, a thread or a step, its logging and
-signal handlers stay apart, and an interrupt reaches it like any program in the foreground.
+signal handlers stay apart. A signal that stops this process stops the engine first, which ends its jobs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import operator
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from typing import Any
 
 from marin_rules.execution.environment import exported
 from marin_rules.execution.frozen import FrozenPlan, Run
+from marin_rules.execution.stop_signals import RunStopped, passed_on
 from marin_rules.storage.files import is_url, read_bytes, write_atomic
 
 ENGINE_MODULE = "marin_rules.engine"
@@ -131,15 +133,14 @@ def _step_error(failure: Failure) -> BaseException:
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
     command = [sys.executable, "-m", ENGINE_MODULE, "--plan", plan_path, *arguments]
     environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
-    interrupted = False
-    with subprocess.Popen(command, env=environment) as process:
+    with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
         while True:
             try:
                 code = process.wait()
                 break
-            except KeyboardInterrupt:
-                # The terminal interrupted the engine too; it ends its jobs and writes their states.
-                interrupted = True
-    if interrupted and code != 0:
-        raise KeyboardInterrupt
+            except KeyboardInterrupt:  # From a handler of the program's own.
+                signals.append(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)
+    if signals and code != 0:
+        raise RunStopped(signals[0])
     return code

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from marin_rules.execution.drive import EngineError, StepsFailedError
 from marin_rules.execution.executor import Executor
 from marin_rules.execution.handover import current_handover
 from marin_rules.execution.run import INFO_FOLDER
+from marin_rules.execution.stop_signals import RunStopped
 from marin_rules.placeholders import InputName
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.prefix import marin_prefix
@@ -67,8 +69,8 @@ def executor_main(
         _run(_parse_flags(), steps, description, max_concurrent)
     except (MarinRulesError, StepsFailedError, EngineError, OSError) as error:
         sys.exit(f"error: {error}" if not isinstance(error, StepsFailedError) else f"{error}: see their logs above")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as stop:
+        sys.exit(128 + (stop.number if isinstance(stop, RunStopped) else signal.SIGINT))
 
 
 def _parse_flags() -> ExecutorMainConfig:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from marin_rules.engine.interrupts import is_echo
+
 CHECKPOINTED = """
     import os
     import subprocess
@@ -368,3 +370,91 @@ def test_any_number_of_sudden_deaths_converges(
         assert (folder / ".executor_status").read_text() == "SUCCESS"
     assert leases(prefix) == []
     assert set(ran.read_text().split()) == {str(number) for number in range(8)}
+
+
+# -- a signal to one process alone ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_script_alone_stops_the_run(
+    number: signal.Signals,
+    checkpointed: Path,
+    prefix: Path,
+    tmp_path: Path,
+    start: Callable[..., Any],
+    step_processes: Callable[[Any], list[int]],
+    wait_until: Callable[..., Any],
+    status_of: Callable[[str], str | None],
+    is_running: Callable[[int], bool],
+) -> None:
+    """As systemd and IDEs send it. SIGTERM: in the background of a script, where SIGINT is ignored."""
+    command = [sys.executable, str(checkpointed), "--prefix", str(prefix)]
+    if number is signal.SIGTERM:
+        command = [sys.executable, "-c", _DEAF_TO_CTRL_C, *command]
+    run = start(command)
+    pids = step_processes(run)
+    os.kill(run.pid, number)
+    result = run.wait(30)
+    assert result.code == 128 + number, result.output
+    assert "Traceback" not in result.output
+    wait_until(lambda: not run.alive(), "the end of all processes")
+    assert not any(is_running(pid) for pid in pids)
+    assert status_of("model") == "CANCELLED"
+    assert status_of("score") is None
+    assert leases(tmp_path) == []
+
+
+_DEAF_TO_CTRL_C = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_an_interrupt_of_snakemake_alone_stops_its_jobs(
+    checkpointed: Path,
+    start_snakemake: Callable[..., Any],
+    step_processes: Callable[[Any], list[int]],
+    status_of: Callable[[str], str | None],
+    is_running: Callable[[int], bool],
+) -> None:
+    run = start_snakemake(experiment=checkpointed)
+    pids = step_processes(run)
+    os.kill(run.pid, signal.SIGINT)
+    os.kill(run.pid, signal.SIGHUP)  # An echo, as systemd sends one.
+    assert run.wait(30).code == 1
+    assert "Traceback" not in run.output
+    assert not any(is_running(pid) for pid in pids)
+    assert status_of("model") == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("stopped_at", "now", "echo"), [(None, 5.0, False), (5.0, 5.0, True), (5.0, 6.5, True), (5.0, 9.0, False)]
+)
+def test_the_same_request_to_stop_counts_once(stopped_at: float | None, now: float, echo: bool) -> None:
+    assert is_echo(stopped_at, now) is echo
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_snakemake_told_to_finish_says_what_happened(
+    is_last: bool,
+    gated: Path,
+    open_gate: Callable[[], None],
+    tmp_path: Path,
+    prefix: Path,
+    start_snakemake: Callable[..., Any],
+    status_of: Callable[[str], str | None],
+) -> None:
+    """SIGTERM to Snakemake: what runs is finished, nothing new begins. If nothing was left, the run is a success."""
+    run = start_snakemake(experiment=gated, config={"run_only": "slow" if is_last else "after"})
+    run.wait_for((tmp_path / "ran").exists, "the step runs")
+    os.kill(run.pid, signal.SIGTERM)
+    run.wait_for(lambda: "Will exit after finishing" in run.output, "Snakemake has heard it")
+    open_gate()
+    result = run.wait()
+    assert status_of("slow") == "SUCCESS"
+    assert status_of("after") is None
+    assert result.code == (0 if is_last else 1), result.output
+    assert ("all done, the results are in:\n  slow" in result.output) is is_last
+    assert ("did not complete" in result.output) is not is_last
+    assert list(prefix.glob("experiments/.runs/*")) == [] or not is_last

@@ -1,0 +1,114 @@
+"""Signals that stop a run: the first one ends the run and its jobs, echoes of it are ignored.
+
+Ctrl-C in a terminal reaches the driver, Snakemake and all jobs at once; a signal from systemd, `timeout` or `kill` only
+one of them. Snakemake itself waits for its local jobs without a word to them, so they are told here. SIGTERM to
+`snakemake` keeps Snakemake's own meaning: what runs is finished, nothing new is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from marin_rules.execution.step_process import descendants
+
+_ECHO_SECONDS = 3.0
+"""How much later the same request to stop may come again by another way. A person who presses Ctrl-C again after that
+means it."""
+
+_LOOK_SECONDS = 0.1
+_JOBS = (b"run-step", b"marin_rules.execution.worker")
+"""Command lines of the processes that jobs of steps start."""
+
+_stopped_at: float | None = None
+_finishes_gracefully = False
+_terminate_stops = False
+
+
+def came() -> bool:
+    """Whether this run was told to stop."""
+    return _stopped_at is not None or _finishes_gracefully
+
+
+def install(*, terminate_stops: bool = False) -> None:
+    """Handle the signals that stop a run, from now on; those that are ignored (nohup) stay so."""
+    global _terminate_stops
+    _terminate_stops = _terminate_stops or terminate_stops
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGINT, signal.SIGHUP, *([signal.SIGTERM] if _terminate_stops else [])):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
+def take_terminate_over() -> None:
+    """Snakemake has just set its own handler of SIGTERM: replace it, or make it safe."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if _terminate_stops:
+        signal.signal(signal.SIGTERM, _stop)
+        return
+    finish_gracefully = signal.getsignal(signal.SIGTERM)
+    if callable(finish_gracefully):
+        # It takes a lock that this very thread may hold: in a thread of its own it waits for it.
+        def handle(number: int, frame: FrameType | None) -> None:
+            global _finishes_gracefully
+            _finishes_gracefully = True
+            threading.Thread(target=finish_gracefully, args=(number, None), daemon=True).start()
+
+        signal.signal(signal.SIGTERM, handle)
+
+
+def is_echo(stopped_at: float | None, now: float) -> bool:
+    """Whether a signal repeats an earlier one, rather than to insist."""
+    return stopped_at is not None and now - stopped_at < _ECHO_SECONDS
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _stopped_at
+    now = time.monotonic()
+    if is_echo(_stopped_at, now):
+        return
+    _stopped_at = now
+    told = {pid for pid in _own_group() if _tell(pid)}
+    threading.Thread(target=_tell_late_jobs, args=(told,), daemon=True).start()
+    raise KeyboardInterrupt
+
+
+def _own_group() -> list[int]:
+    """The processes below this one that Ctrl-C in a terminal would reach as well."""
+    group = os.getpgrp()
+    found = []
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == group:
+                found.append(pid)
+    return found
+
+
+def _tell(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+        return True
+    return False
+
+
+def _tell_late_jobs(told: set[int]) -> Any:
+    """Jobs that were just being started have not heard of it."""
+    while True:
+        time.sleep(_LOOK_SECONDS)
+        for pid in _own_group():
+            if pid not in told and _is_job(pid) and _tell(pid):
+                told.add(pid)
+
+
+def _is_job(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        command = file.read()
+        return any(word in command for word in _JOBS)
+    return False

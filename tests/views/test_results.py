@@ -1,0 +1,121 @@
+"""The last word of a run: nothing that was asked for is called done unless it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules import ExecutorStep
+from marin_rules.execution.frozen import FrozenPlan, freeze
+from marin_rules.execution.run import new_run
+from marin_rules.plan import make_plan
+from marin_rules.views.results import Cut, results
+
+
+def never_called(config: Any) -> None:
+    """A step's function."""
+
+
+@pytest.fixture
+def plan() -> FrozenPlan:
+    """raw <- clean <- model, and clean <- stats; model and stats are asked for."""
+    raw = ExecutorStep("raw", never_called, [])
+    clean = ExecutorStep("clean", never_called, [raw])
+    asked = [ExecutorStep(name, never_called, [clean]) for name in ("model", "stats")]
+    return freeze(make_plan(asked, prefix="/p"), new_run(prefix="/p", caller_path="experiment.py"))
+
+
+def told(plan: FrozenPlan, done: Collection[str], cut: Cut) -> list[str]:
+    """The lines, without paths; a rule is named like its step."""
+    text = results(plan, lambda step: step.name in done, lambda step: (step.name, f"{step.key}#{step.name}"), cut)
+    for step in plan.steps:
+        text = text.replace(f"  {step.output_path}", "")
+    return text.splitlines()
+
+
+ALL = ("raw", "clean", "model", "stats")
+
+
+@pytest.mark.parametrize(
+    ("done", "cut", "lines"),
+    [
+        (ALL, Cut(), ["all done, the results are in:", "  model", "  stats"]),
+        (ALL, Cut(until=["clean"]), ["all done, the results are in:", "  model", "  stats"]),
+        (("model", "stats"), Cut(), ["all done, the results are in:", "  model", "  stats"]),
+        (
+            ("raw", "clean", "stats"),
+            Cut(omit_from=["model"]),
+            [
+                "asked for, but not built:",
+                "  model  (--omit-from model leaves it out)",
+                "the other results are in:",
+                "  stats",
+            ],
+        ),
+        (
+            (),
+            Cut(omit_from=["raw"]),
+            ["asked for, but not built:"]
+            + [f"  {name}  (it depends on raw, which --omit-from leaves out)" for name in ("model", "stats")],
+        ),
+        (
+            ("raw", "clean"),
+            Cut(until=["raw", "clean"]),
+            ["asked for, but not built:"]
+            + [f"  {name}  (--until clean raw stops before it)" for name in ("model", "stats")],
+        ),
+        (
+            ("raw", "clean", "model"),
+            Cut(),
+            [
+                "asked for, but not built:",
+                "  stats  (it is not among the targets of this command)",
+                "the other results are in:",
+                "  model",
+            ],
+        ),
+    ],
+)
+def test_what_is_told(plan: FrozenPlan, done: Collection[str], cut: Cut, lines: list[str]) -> None:
+    assert told(plan, done, cut) == lines
+
+
+def test_long_lists_are_cut(tmp_path: Path) -> None:
+    asked = [ExecutorStep(f"s{number}", never_called, []) for number in range(25)]
+    plan = freeze(make_plan(asked, prefix="/p"), new_run(prefix="/p", caller_path="experiment.py"))
+    lines = told(plan, [step.name for step in asked], Cut())
+    assert len(lines) == 22
+    assert lines[-1] == "  ... and 5 more under /p"
+
+
+def test_a_run_that_leaves_steps_out_says_so(experiment: Any, snakemake: Any, status_of: Any) -> None:
+    file = experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def first(config):
+            pass
+
+        def second(config):
+            pass
+
+        a = ExecutorStep("a", first, [])
+        b = ExecutorStep("b", second, [a])
+
+        if __name__ == "__main__":
+            executor_main(steps=[b])
+        """
+    )
+    for arguments, reason in (
+        (["--omit-from", "first"], "it depends on a, which --omit-from leaves out"),
+        (["--until", "first"], "--until first stops before it"),
+    ):
+        result = snakemake(*arguments, experiment=file)
+        assert "all done" not in result.output
+        assert "asked for, but not built:\n  b  " in result.output
+        assert f"({reason})" in result.output
+        assert status_of("b") is None
+    assert status_of("a") == "SUCCESS"
