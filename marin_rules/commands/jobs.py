@@ -31,6 +31,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     logs.add_argument("step", metavar="STEP", help=_STEP)
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the step has ended")
     logs.add_argument("--rank", type=int, metavar="N", help="the log of one machine of a step that has several")
+    logs.add_argument("--tail", type=_positive, metavar="N", help="only the last N lines, and with -f what follows")
     logs.set_defaults(run=_logs)
     stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
     stop.add_argument("target", metavar="STEP|RUN", help=f"{_STEP}, or the id of a run (its beginning is enough)")
@@ -51,18 +52,18 @@ def _logs(options: argparse.Namespace) -> int:
     step = the_only(find_steps(survey, options.step), options.step)
     if step.output_path is None:
         raise MarinRulesError(f"the output path of step {step.key} is not known: its run is forgotten")
-    path = rank_log_path(step.output_path, options.rank)
-    text = Log(path).news()
-    if text is None:
-        why = _why_no_log(survey, step, path)
+    log = Log(rank_log_path(step.output_path, options.rank), tail=options.tail)
+    if not log.exists:
+        why = _why_no_log(survey, step, log.path)
         if not options.follow:
             raise MarinRulesError(why)
         _say(why)
     if options.follow:
-        follow(step, path, _write)
+        follow(step, log, _write)
         _say(f"step {step.name}: {_state(step)}")
-    elif text:
-        _write(text)
+    else:
+        for piece in log.news():
+            _write(piece)
     return 0
 
 
@@ -115,6 +116,13 @@ def _state(step: Step) -> str:
     except CorruptStatusError as error:
         return str(error)
     return "it has not started yet" if status is None else status.value
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def _write(data: bytes) -> None:

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from logging import LogRecord
 from typing import Any
 
@@ -19,11 +20,12 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.session import Session
-from marin_rules.execution.frozen import FrozenStep
+from marin_rules.execution.drive import read_failures
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.status import Status, read_status
-from marin_rules.execution.step_log import CLEAR_LINE, last_attempt, log_path
-from marin_rules.storage.files import read_bytes
-from marin_rules.views.table import duration, heading, table
+from marin_rules.execution.step_log import CLEAR_LINE, last_lines, log_path
+from marin_rules.views.closing import FailedStep, closing
+from marin_rules.views.table import duration, table
 
 _TICK_SECONDS = 0.5
 _NOTHING_TO_DO = "Nothing to be done"
@@ -31,7 +33,8 @@ ALL_DONE = "All jobs of this run are done"
 """What is logged at the end of a run that ended well."""
 
 _STOPPED_BY_FAILURE = "Exiting because a job execution failed"
-_ABOUT_FAILED_JOBS = ("RuleException", "WorkflowError:\nAt least one job")
+_UNFINISHED = "WorkflowError:\nAt least one job"
+_ABOUT_FAILED_JOBS = ("RuleException", _UNFINISHED)
 """What Snakemake adds to a failure that has been told as a step's."""
 
 _ADDED_TO_REASONS = "For further error details see the cluster/cloud log and the log files of the involved rule(s)."
@@ -76,10 +79,14 @@ class LogHandler(LogHandlerBase):
         self._writing = threading.RLock()
         self._running: dict[int, tuple[FrozenStep, float]] = {}
         self._done = 0
-        self._failed: list[FrozenStep] = []
+        self._failed: dict[int, str] = {}
+        """Index of the step -> the reason that Snakemake gives, if any."""
+
+        self._stopped: set[int] = set()
         self._total = 0
         self._began = time.monotonic()
         self._told_table = False
+        self._told_end = False
         self._ticking: threading.Event | None = None
 
     # -- what kind of handler this is ------------------------------------------------------------------------
@@ -124,6 +131,8 @@ class LogHandler(LogHandlerBase):
             self._write(f"error: {sessions.trouble}")
         elif session is None or self.common_settings.verbose:
             self._write(self.format(record))
+            if session is not None and (event is LogEvent.RUN_INFO or message.startswith(_NOTHING_TO_DO)):
+                self._tell_table(session)
         elif event is LogEvent.WORKFLOW_STARTED:
             self._write(f"experiment {session.plan.run.caller_path}, prefix {session.plan.run.prefix}")
             for warning in session.plan.warnings:
@@ -148,7 +157,9 @@ class LogHandler(LogHandlerBase):
         elif event is LogEvent.SHELLCMD and message.endswith("None"):
             return  # The rule `all` has no command.
         elif message.startswith(_STOPPED_BY_FAILURE):
-            self._tell_failures(session)
+            self._tell_end(session)
+        elif message.startswith(_UNFINISHED) and self._told_table and not self.common_settings.dryrun:
+            self._tell_end(session)  # After an interrupt, too.
         elif (message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message)) or event in (
             LogEvent.JOB_STARTED,
             LogEvent.RESOURCES_INFO,
@@ -163,10 +174,12 @@ class LogHandler(LogHandlerBase):
             return
         self._told_table = True
         dry_run = self.common_settings.dryrun
-        show = (
-            table(session.assessment, dry_run=True, colour=self._colour, destination=session.destination)
-            if dry_run
-            else heading(session.assessment, colour=self._colour, destination=session.destination)
+        show = table(
+            session.assessment,
+            dry_run=dry_run,
+            colour=self._colour,
+            whole=self.common_settings.verbose,
+            destination=session.destination,
         )
         self._write(f"\n{show}\n")
         self._total = len(session.assessment.scheduled)
@@ -185,8 +198,8 @@ class LogHandler(LogHandlerBase):
                 self._write(self.format(record))
             return
         self._running[record.__dict__["jobid"]] = (step, time.monotonic())
-        if step in self._failed:
-            self._failed.remove(step)  # It gets another chance.
+        self._failed.pop(step.index, None)  # It may get another chance.
+        self._stopped.discard(step.index)
         if record.__dict__.get("local") or not session.is_remote(step):
             self._write(f"{_clock()} start  {step.name}")
 
@@ -204,9 +217,13 @@ class LogHandler(LogHandlerBase):
             self._write(self.format(record))
             return
         step, began = running
-        self._failed.append(step)
-        what = "stopped" if self._was_stopped(step) else "FAILED"
         reason = str(record.__dict__.get("rule_msg") or "").removesuffix(_ADDED_TO_REASONS)
+        if self._was_stopped(step):
+            what = "stopped"
+            self._stopped.add(step.index)
+        else:
+            what = "FAILED"
+            self._failed[step.index] = reason if session.is_remote(step) else ""
         self._write(
             f"{_clock()} {what} {step.name} after {duration(time.monotonic() - began)}"
             + (f": {reason}" if reason and session.is_remote(step) else "")
@@ -219,8 +236,7 @@ class LogHandler(LogHandlerBase):
     def _tell_last_lines(self, step: FrozenStep) -> None:
         """What a step printed elsewhere has not been seen here."""
         with contextlib.suppress(OSError):
-            text = (read_bytes(log_path(step.output_path)) or b"").decode(errors="replace")
-            for line in last_attempt(text)[-_LAST_LINES:]:
+            for line in last_lines(step.output_path, _LAST_LINES):
                 self._write(f"[{step.name}] {line}")
 
     @staticmethod
@@ -238,17 +254,21 @@ class LogHandler(LogHandlerBase):
         if any(step.root for step in session.plan.steps):
             self._write(f"\n{session.results()}")
 
-    def _tell_failures(self, session: Session) -> None:
-        """What failed, where to look, and what to do."""
+    def _tell_end(self, session: Session) -> None:
+        """What failed and why, what was stopped or never begun, and what to do; once."""
+        if self._told_end:
+            return
+        self._told_end = True
         self._stop_ticking()
-        left = max(0, self._total - self._done - len(self._failed))
-        self._write(f"\n{self._done} done, {len(self._failed)} failed, {left} not run")
-        for step in self._failed:
-            self._write(f"  {step.name}  log: {log_path(step.output_path)}")
-        if session.plan.run.force_run_failed:
-            self._write("Run the same command again to try once more: what is done is kept.")
-        else:
-            self._write("Steps that failed are run again with force_run_failed=true: what is done is kept.")
+        stopped = len(self._stopped) + len(self._running)
+        told = closing(
+            done=self._done,
+            failed=failed_steps(session.plan, self._failed),
+            stopped=stopped,
+            left=max(0, self._total - self._done - len(self._failed) - stopped),
+            retries_failed=session.plan.run.force_run_failed,
+        )
+        self._write(f"\n{told}")
 
     # -- the live line ---------------------------------------------------------------------------------------
 
@@ -281,6 +301,21 @@ class LogHandler(LogHandlerBase):
         with self._writing:
             self._stream.write((CLEAR_LINE.decode() if self._ticking else "") + text + "\n")
             self._stream.flush()
+
+
+def failed_steps(plan: FrozenPlan, reasons: Mapping[int, str]) -> list[FailedStep]:
+    """What is known of steps that failed in this run: from their workers, else from the reasons that Snakemake gave.
+
+    `reasons` has the index of each of them.
+    """
+    told: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        told = {failure.output_path: failure.message for failure in read_failures(plan)}
+    failed = [plan.steps[index] for index in sorted(reasons)]
+    return [
+        FailedStep(step.name, log_path(step.output_path), told.get(step.output_path) or reasons[step.index])
+        for step in failed
+    ]
 
 
 def _step(session: Session, message: dict[str, Any]) -> FrozenStep | None:

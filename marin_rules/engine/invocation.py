@@ -5,11 +5,15 @@ Valid once the DAG is being built (input functions run then); while the Snakefil
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from snakemake_interface_executor_plugins.settings import SharedFSUsage
+
 from marin_rules.engine import session as sessions
 from marin_rules.errors import SettingsError
+from marin_rules.execution.conda import CondaEnvironment
 from marin_rules.views.results import Cut
 
 _SLURM_PLUGINS = (
@@ -96,6 +100,20 @@ class Invocation:
     def deploys_conda(self) -> bool:
         """Rules run in their conda environments (`--sdm conda`). Known from the beginning."""
         return any(method.name == "CONDA" for method in self._workflow.deployment_settings.deployment_method)
+
+    def conda_environments(self) -> dict[str, CondaEnvironment]:
+        """The conda environments of the jobs to run, by their steps. Known once Snakemake has made them."""
+        shared = SharedFSUsage.SOFTWARE_DEPLOYMENT in self._workflow.storage_settings.shared_fs_usage
+        found = {}
+        for job in self._workflow.dag.needrun_jobs(exclude_finished=False):
+            environment = job.conda_env if hasattr(job.wildcards, "step") else None
+            if environment is None:
+                continue
+            is_named = environment.name is not None
+            path = os.path.abspath(environment.address) if not is_named and (shared or job.is_local) else ""
+            file = "" if environment.is_externally_managed else environment.file.get_path_or_uri(secret_free=True)
+            found[job.wildcards.step] = CondaEnvironment(path, file)
+        return found
 
     @property
     def is_driver(self) -> bool:

@@ -51,7 +51,10 @@ class RunControl:
         remember(self._plan)
         self._session.live = True
         if warm:
-            self._warm = WarmServer(run.plan_path)
+            try:
+                self._warm = WarmServer(run.plan_path)
+            except OSError as error:  # It only saves time.
+                _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
 
     def nothing_to_run(self) -> None:
         """Even an experiment whose steps are all done is written down, once."""

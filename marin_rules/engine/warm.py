@@ -8,6 +8,7 @@ server, or if it dies, jobs start a Python themselves.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,12 +31,10 @@ _READY_SECONDS = 10.0
 
 
 class WarmServer:
-    """The driver's handle of the server."""
+    """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes."""
 
     def __init__(self, plan_path: str) -> None:
-        folder = tempfile.mkdtemp(prefix="marin-rules-")
-        for name in (REQUESTS, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
-            os.mkfifo(os.path.join(folder, name), 0o600)
+        folder = _make_folder()
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "marin_rules.engine.warm_server", folder, plan_path],
@@ -59,3 +58,14 @@ class WarmServer:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._ended.join()
+
+
+def _make_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="marin-rules-")
+    try:
+        for name in (REQUESTS, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
+            os.mkfifo(os.path.join(folder, name), 0o600)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder

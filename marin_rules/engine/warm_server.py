@@ -24,7 +24,14 @@ from marin_rules.engine.warm import PROCESS_ID, REPLY, REQUESTS, TAKEN
 from marin_rules.errors import MarinRulesError
 from marin_rules.execution import worker
 from marin_rules.execution.frozen import FrozenPlan
-from marin_rules.execution.step_process import StepProcess, adopt_orphans, children, descendants
+from marin_rules.execution.step_process import (
+    StepProcess,
+    adopt_orphans,
+    children,
+    descendants,
+    describe_process,
+    send_signal,
+)
 
 
 class Server:
@@ -40,6 +47,9 @@ class Server:
         self._busy: dict[int, str] = {}
         """Process -> the number of the reply pipe of the job it works for."""
 
+        self._left: set[int] = set()
+        """Processes of ended steps that run as another user and could not be ended."""
+
         self._requests = os.open(os.path.join(folder, REQUESTS), os.O_RDWR | os.O_NONBLOCK)
         self._idle_read, self._idle_write = os.pipe()
         self._wakeup, self._wakeup_write = os.pipe()
@@ -50,7 +60,10 @@ class Server:
         os.set_blocking(self._wakeup_write, False)
         signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        self._announce()
+        try:
+            self._announce()
+        except OSError as error:
+            _give_up(self._folder, error)
         unread = b""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._requests, self._idle_read, self._wakeup, 0):
@@ -107,8 +120,7 @@ class Server:
         for orphan in children(os.getpid()):
             if orphan not in self._workers:
                 for process in (orphan, *descendants(orphan)):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process, signal.SIGKILL)
+                    self._end(process)
         if pid in self._idle:
             self._idle.remove(pid)
         slot = self._busy.pop(pid, None)
@@ -119,6 +131,15 @@ class Server:
                 os.write(reply, f"exit {code if code > 0 else 128 - code}\n".encode())
                 os.close(reply)
             _free_reply(self._folder, slot)
+
+    def _end(self, process: int) -> None:
+        if send_signal(process, signal.SIGKILL) or process in self._left:
+            return
+        self._left.add(process)
+        text = (
+            f"marin-rules: left running: {describe_process(process)}, which only that user or an administrator can end"
+        )
+        print(text, file=sys.stderr, flush=True)
 
     def _fork_worker(self) -> int:
         read, write = os.pipe()
@@ -192,12 +213,17 @@ def _free_reply(folder: str, slot: str) -> None:
         os.unlink(os.path.join(folder, f"{TAKEN}.{slot}"))
 
 
+def _give_up(folder: str, error: Exception) -> NoReturn:
+    """Leave without a trace: jobs that find no server start a Python themselves."""
+    shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(f"marin-rules: workers are not kept warm: {error}")
+
+
 def main(folder: str, plan_path: str) -> NoReturn:
     try:
         plan = FrozenPlan.read(plan_path)
     except (MarinRulesError, OSError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        sys.exit(f"marin-rules: workers are not kept warm: {error}")
+        _give_up(folder, error)
     gc.collect()
     gc.freeze()  # What is here now is shared with the workers; looking for garbage in it would copy it.
     Server(folder, plan).serve()

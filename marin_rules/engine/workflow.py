@@ -11,7 +11,6 @@ resources: **marin.resources(rule)
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import shlex
 import sys
@@ -51,6 +50,10 @@ from marin_rules.storage.urls import check_prefix
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
 """Names the frozen plan to the processes that Snakemake starts for jobs, which must not plan again."""
+
+
+CONDA_PYTHON = "conda"
+"""What run-step takes for the Python of the conda environment that Snakemake has activated, wherever that is."""
 
 
 def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflow:
@@ -182,7 +185,7 @@ class MarinWorkflow:
         if position is not None:
             return self._run_step(self._software.python(position), self._software.package)
         if self.invocation.deploys_conda:
-            return self._run_step("python", self._software.package)
+            return self._run_step(CONDA_PYTHON, self._software.package)
         return self._run_step(sys.executable)
 
     def _steps_of(self, rule: str) -> list[FrozenStep]:
@@ -257,6 +260,9 @@ class MarinWorkflow:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
         interrupts.take_terminate_over()
         os.environ[PLAN_VARIABLE] = self.plan.run.plan_path
+        if self.invocation.deploys_conda:
+            made = self.invocation.conda_environments()
+            self.plan.conda = {self.session.step(key).index: environment for key, environment in made.items()}
         self._hold_folders()
         self._guarded(lambda: self.control.start(warm=self._starts_jobs_here))
 
@@ -305,11 +311,13 @@ class MarinWorkflow:
         return self.invocation.forces_all or self.session.rule(step) in self.invocation.forced_rules
 
     def _nothing_to_run(self) -> list[Any]:
-        """One target that exists: Snakemake then finds nothing to be done, and starts nothing."""
+        """A file that exists: Snakemake then finds nothing to be done, and starts nothing.
+
+        It is no step's target: that would bring a job into the DAG, for which Snakemake makes a conda environment.
+        """
         if not self.invocation.dry_run and self.invocation.is_driver:
             self._guarded(self.control.nothing_to_run)
-        done = (verdict.step for verdict in self._assessment.verdicts if verdict.state is State.CACHED)
-        return [self._target_of(step.index) for step in itertools.islice(done, 1)]
+        return [str(project_folder() / "Snakefile")]
 
     def _all_that_can_run(self) -> list[Any]:
         """A refused step comes last: everything that does not depend on it is done before the run fails."""

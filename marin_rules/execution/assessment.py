@@ -39,9 +39,27 @@ class Verdict:
 
     step: FrozenStep
     state: State
-    reason: str
+    cause: str
+    """Why, as far as the step itself goes; empty where only a dependency is the reason."""
+
     refused: bool = False
     """The step itself is refused (not only something it depends on)."""
+
+    dependency: tuple[str, State] | None = None
+    """A dependency that is (part of) the reason, and its state."""
+
+    @property
+    def reason(self) -> str:
+        """The whole reason, as a dry run words it."""
+        return self.reason_with(str)
+
+    def reason_with(self, name_of: Callable[[State], str]) -> str:
+        """The whole reason; `name_of` words the state of a dependency."""
+        parts = [self.cause] if self.cause else []
+        if self.dependency is not None:
+            name, state = self.dependency
+            parts.append(f"dependency {name} {name_of(state)}")
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -94,30 +112,43 @@ def assess(
         if blocker is not None:
             verdicts.append(Verdict(step, State.BLOCKED, f"dependency {plan.steps[blocker].name} is blocked"))
             continue
-        reason = reasons[step.index] or _own_reason(step, status, failed_at)
+        again = reasons[step.index]
+        if again is not None:
+            verdicts.append(_runs_again(plan, step, again))
+            continue
         pending = (i for i in step.dependencies if verdicts[i].state in (State.RUN, State.ELSEWHERE))
-        waiting_for = next(pending, None)
-        if status is None and waiting_for is not None and not reasons[step.index]:
-            reason = f"new; dependency {plan.steps[waiting_for].name} {verdicts[waiting_for].state}"
-        verdicts.append(Verdict(step, State.RUN, reason))
+        waiting_for = next(pending, None) if status is None else None
+        dependency = None if waiting_for is None else (plan.steps[waiting_for].name, verdicts[waiting_for].state)
+        verdicts.append(Verdict(step, State.RUN, _own_reason(step, status, failed_at), dependency=dependency))
     return Assessment(tuple(verdicts))
+
+
+_FORCED = -1
+"""In place of the index of a dependency that is the reason."""
+
+
+def _runs_again(plan: FrozenPlan, step: FrozenStep, cause: int) -> Verdict:
+    if cause == _FORCED:
+        return Verdict(step, State.RUN, "forced")
+    return Verdict(step, State.RUN, "", dependency=(plan.steps[cause].name, State.RUN))
 
 
 def _what_runs(
     plan: FrozenPlan, statuses: Mapping[str, StatusOrError], forced: frozenset[int]
-) -> dict[int, str | None]:
-    """Steps to run: index -> why a finished one runs again (None: because it is not finished)."""
-    again: dict[int, str] = {}
+) -> dict[int, int | None]:
+    """Steps to run: index -> why a finished one runs again: forced, or because of the dependency with this index
+    (None: because it is not finished)."""
+    again: dict[int, int] = {}
     for step in plan.steps:
         if not step.needed:
             continue
         if step.index in forced:
-            again[step.index] = "forced"
+            again[step.index] = _FORCED
         else:
             cause = next((i for i in step.dependencies if i in again), None)
             if cause is not None:
-                again[step.index] = f"dependency {plan.steps[cause].name} would run"
-    runs: dict[int, str | None] = {}
+                again[step.index] = cause
+    runs: dict[int, int | None] = {}
     pending = [step.index for step in plan.steps if step.root or step.index in again]
     while pending:
         index = pending.pop()

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from marin_rules.errors import MarinRulesError, PlanError, SettingsError
+from marin_rules.execution.conda import CondaEnvironment
 from marin_rules.execution.plain import to_plain
 from marin_rules.execution.sources import FrozenSources, collect_sources
 from marin_rules.execution.travel import Packer, Unpacker
@@ -192,6 +193,9 @@ class FrozenPlan:
     forced: tuple[int, ...] = ()
     """Steps to run although they are done."""
 
+    conda: dict[int, CondaEnvironment] = field(default_factory=dict)
+    """The environments that Snakemake has made for steps, by their position; known once it starts jobs."""
+
     _records: list[bytes] = field(default_factory=list, repr=False)
     _calls: list[bytes] = field(default_factory=list, repr=False)
     _definitions: bytes = field(default=b"", repr=False)
@@ -245,6 +249,7 @@ class FrozenPlan:
                 "software": [environment.to_fields() for environment in self.software],
                 "warnings": self.warnings,
                 "forced": self.forced,
+                "conda": {str(index): environment.to_fields() for index, environment in self.conda.items()},
                 "places": places,
             }
         ).encode()
@@ -287,6 +292,7 @@ class FrozenPlan:
             software=[Environment.from_fields(fields) for fields in content["software"]],
             warnings=tuple(content["warnings"]),
             forced=tuple(content["forced"]),
+            conda={int(index): CondaEnvironment.from_fields(fields) for index, fields in content["conda"].items()},
             _definitions=parts[0],
             _sources=parts[1],
             _records=parts[2 : len(content["steps"]) + 2],

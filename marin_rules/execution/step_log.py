@@ -18,13 +18,17 @@ from collections.abc import Callable
 from typing import IO
 
 from marin_rules.execution.status import LOG_FILE
-from marin_rules.storage.files import is_url, make_directory
+from marin_rules.storage.files import is_url, make_directory, read_part
 
 _REDRAW_SECONDS = 1.0
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _MAX_WAITING_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 16
 """A longer line without an end is passed on in pieces: memory stays bounded."""
+
+_TAIL_BYTES = 1 << 17
+_SHOWN_CHARACTERS = 1000
+"""How much of a log is read to show its end, and how much of a line is shown: a log can be larger than memory."""
 
 CLEAR_LINE = b"\r\x1b[2K"
 """Wipes the live progress line of a terminal before a line of output is written over it."""
@@ -47,6 +51,15 @@ def last_attempt(text: str) -> list[str]:
     lines = text.splitlines()
     begun = [number for number, line in enumerate(lines) if _ATTEMPT_LINE.match(line)]
     return lines[begun[-1] :] if begun else lines
+
+
+def last_lines(output_path: str, most: int) -> list[str]:
+    """The end of what the last attempt of a step has printed, however large its log is; nothing if there is no log."""
+    tail = read_part(log_path(output_path), -_TAIL_BYTES, _TAIL_BYTES) or b""
+    if len(tail) == _TAIL_BYTES:
+        tail = tail.partition(b"\n")[2] or tail  # The first line has lost its beginning.
+    lines = last_attempt(tail.decode(errors="replace"))[-most:]
+    return [line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]} ..." for line in lines]
 
 
 class StepLog:

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import pickle
+import pwd
 import signal
 import sys
 import time
@@ -44,6 +45,7 @@ class StepProcess:
 
     def __init__(self, plan: FrozenPlan) -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
+        self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was told already.
         go_read, self._go = os.pipe()
         self.result, result_write = os.pipe()
         self.stdout, stdout_write = os.pipe()
@@ -59,6 +61,8 @@ class StepProcess:
         for descriptor in (go_read, result_write, stdout_write, stderr_write):
             os.close(descriptor)
         self.exit_status: int | None = None
+        self.left: dict[int, str] = {}
+        """Processes of the step that cannot be ended, because they run as another user."""
 
     def go(self, step: FrozenStep, script: Script | None, variables: Mapping[str, str]) -> None:
         """Let the step's code run, with these variables in its environment; those of the step itself win."""
@@ -92,12 +96,14 @@ class StepProcess:
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
 
     def stop(self, signal_number: int) -> None:
-        """Send a signal to the step and to all that it started."""
+        """Send a signal to the step and to all that it started, except what has become another user's (`sudo`)."""
         for pid in descendants(os.getpid()):
-            try:
-                os.kill(pid, signal_number)
-            except ProcessLookupError:
+            if send_signal(pid, signal_number):
                 continue
+            if pid not in self.left and pid not in self._of_others:
+                self.left[pid] = describe_process(pid)
+            if pid == self.pid and signal_number == signal.SIGKILL:
+                self.exit_status = int(signal.SIGKILL)  # Nobody here can end it: waiting for that would never end.
 
     def kill(self) -> None:
         """End the step and all that it started, and wait until it has ended."""
@@ -209,6 +215,27 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
                 found += map(int, file.read().split())
     return found
+
+
+def send_signal(pid: int, number: int) -> bool:
+    """Send a signal to a process; False if it belongs to somebody else. One that has ended is fine."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
+
+
+def describe_process(pid: int) -> str:
+    """A process for people: `process 4711 (sleep 60) of root`."""
+    command, user = "?", "another user"
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        command = file.read(200).replace(b"\0", b" ").decode(errors="replace").strip() or command
+    with contextlib.suppress(OSError, KeyError):
+        user = pwd.getpwuid(os.stat(f"/proc/{pid}").st_uid).pw_name
+    return f"process {pid} ({command}) of {user}"
 
 
 def adopt_orphans() -> None:

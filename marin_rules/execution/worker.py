@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.execution.conda import active_prefix, describe_environment, search_path
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, check_python
 from marin_rules.execution.gpu_slots import GpuSlots
@@ -104,6 +105,7 @@ class Worker:
         self._stop_signal = 0
         self._has_ended = False
         self._writing_info = threading.Lock()
+        self._conda_prefix: str | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
         self.take_up = TakeUp(
             plan, step, self.lease, self.gpus, in_job=_job() is not None, say=self._say, sleep=self._sleep
@@ -111,6 +113,7 @@ class Worker:
 
     def run(self) -> int:
         try:
+            self._check_conda()
             if not self.take_up.acquire():
                 return EXIT_DONE
             self.started = time.time()
@@ -118,6 +121,7 @@ class Worker:
                 return self._run_leased()
             finally:
                 self.process.kill()  # Nobody else may have the step before this one is over.
+                self._tell_what_is_left()
                 self.take_up.release()
         except Stopped as stopped:
             self._say(f"stopped by {stopped} before it started")
@@ -149,6 +153,21 @@ class Worker:
             os.close(self._wakeup_write)
 
     # -- before the step -------------------------------------------------------------------------------------
+
+    def _check_conda(self) -> None:
+        """A step that has a conda environment runs in that one, or not at all."""
+        environment = self.plan.conda.get(self.step.index)
+        if environment is not None:
+            self._conda_prefix = active_prefix(environment, runs_python=self._script is None)
+
+    def _variables(self) -> dict[str, str]:
+        """What the step's process has in its environment beside what this one has."""
+        path = {} if self._conda_prefix is None else {"PATH": search_path(self._conda_prefix)}
+        return {**self.gpus.variables, **path}
+
+    def _tell_what_is_left(self) -> None:
+        for process in self.process.left.values():
+            self._say(f"left running: {process}, which only that user or an administrator can end")
 
     def _run_leased(self) -> int:
         log = patiently(
@@ -205,7 +224,10 @@ class Worker:
         job = _job()
         if job is not None:
             info["run"]["slurm"] = job.to_fields()
-        if self.step.software is not None:
+        if self._conda_prefix is not None:
+            environment = self.plan.conda[self.step.index]
+            info["run"]["environment"] = describe_environment(environment, self._conda_prefix)
+        elif self.step.software is not None:
             manifest = read_manifest(sys.prefix)
             info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
         if self.gpus.wanted:
@@ -228,7 +250,7 @@ class Worker:
                 selector.register(descriptor, selectors.EVENT_READ)
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
-            process.go(self.step, self._script, self.gpus.variables)
+            process.go(self.step, self._script, self._variables())
             heartbeat.start()
             publisher.start()
             kill_at: float | None = None

@@ -13,7 +13,7 @@ from marin_rules.execution.status import status_path
 from marin_rules.execution.step_log import log_path
 from marin_rules.jobs.survey import Survey
 from marin_rules.jobs.under_way import Step, name_in
-from marin_rules.storage.files import read_bytes
+from marin_rules.storage.files import modified_time
 
 
 class NotFoundError(MarinRulesError):
@@ -68,7 +68,7 @@ def _all_steps(survey: Survey) -> Iterable[Step]:
 
 def _step_at(path: str) -> Step | None:
     """The step whose output path this is, whatever run it was of."""
-    if all(read_bytes(name) is None for name in (status_path(path), info_path(path), log_path(path))):
+    if all(modified_time(name) is None for name in (status_path(path), info_path(path), log_path(path))):
         return None
     key = os.path.basename(path)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from marin_rules.execution.known_runs import find_run
 from marin_rules.execution.status import CorruptStatusError, Status, read_status
@@ -14,12 +14,15 @@ from marin_rules.jobs.survey import live_lease, run_block
 from marin_rules.jobs.under_way import Step
 from marin_rules.slurm.commands import SlurmError, has_slurm
 from marin_rules.slurm.queue import our_jobs
-from marin_rules.storage.files import is_url, read_bytes
+from marin_rules.storage.files import file_size, is_url, modified_time, read_part
 from marin_rules.storage.leases.record import LeaseRecord
 
 _LOCAL_SECONDS = 0.2
 _REMOTE_SECONDS = 5.0
-"""Between two looks at a log: a disk is quick, and an object is fetched as a whole."""
+"""Between two looks at a log: a disk is quick, and a store charges for each request."""
+
+_PIECE_BYTES = 1 << 20
+"""How much of a log is in memory at a time."""
 
 _SLURM_SECONDS = 5.0
 """Between two questions to Slurm, which has others to serve."""
@@ -33,39 +36,53 @@ def rank_log_path(output_path: str, rank: int | None) -> str:
 
 
 class Log:
-    """A log that grows."""
+    """A log that grows, read in pieces: it may be larger than memory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, tail: int | None = None) -> None:
+        """`tail` lines from its present end, or from its beginning."""
         self.path = path
-        self._read = 0
+        self._read = 0 if tail is None else _start_of_tail(path, tail)
 
-    def news(self) -> bytes | None:
-        """What has been added since the last call, None while there is no log."""
-        data = self._rest()
-        if data is not None:
-            self._read += len(data)
-        return data
+    @property
+    def exists(self) -> bool:
+        return modified_time(self.path) is not None
 
-    def _rest(self) -> bytes | None:
-        if is_url(self.path):
-            whole = read_bytes(self.path)
-            return None if whole is None else whole[self._read :]
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self._read)
-                return file.read()
-        except FileNotFoundError:
-            return None
+    def news(self) -> Iterator[bytes]:
+        """What has been added since the last call, in pieces; nothing while there is no log."""
+        while piece := read_part(self.path, self._read, _PIECE_BYTES):
+            self._read += len(piece)
+            yield piece
+            if len(piece) < _PIECE_BYTES:
+                return  # That was its end: a step that prints without a pause must not hold up whoever reads.
 
 
-def follow(step: Step, path: str, write: Callable[[bytes], None]) -> None:
+def _start_of_tail(path: str, lines: int) -> int:
+    """Where the last lines of a log begin. Searched from its end, so that nothing but the tail is read."""
+    end = file_size(path) or 0
+    start, missing = end, lines
+    while start > 0:
+        size = min(_PIECE_BYTES, start)
+        piece = read_part(path, start - size, size) or b""
+        if start == end:
+            piece = piece.removesuffix(b"\n")  # It ends the last line and begins no other.
+        for _ in range(piece.count(b"\n")):
+            cut = piece.rindex(b"\n")
+            missing -= 1
+            if missing <= 0:
+                return start - size + cut + 1
+            piece = piece[:cut]
+        start -= size
+    return 0
+
+
+def follow(step: Step, log: Log, write: Callable[[bytes], None]) -> None:
     """Pass a log on while it grows, until the step has ended; one that does not exist yet is waited for."""
-    log, end = Log(path), _End(step)
-    pause = _REMOTE_SECONDS if is_url(path) else _LOCAL_SECONDS
+    end = _End(step)
+    pause = _REMOTE_SECONDS if is_url(log.path) else _LOCAL_SECONDS
     while True:
         has_ended = end.has_come()  # Asked first: whatever was written until then is read below.
-        if news := log.news():
-            write(news)
+        for piece in log.news():
+            write(piece)
         if has_ended:
             return
         time.sleep(pause)

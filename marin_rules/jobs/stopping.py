@@ -119,7 +119,7 @@ def _interrupt(run: KnownRun, jobs: Sequence[str], say: Say) -> None:
         while not driver.has_ended(within=_POLL_SECONDS):
             # Jobs that it has just started, too: it waits for all of them.
             for pid in set(driver.company()) - told:
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
                 told.add(pid)
             if time.monotonic() > give_up:

@@ -11,7 +11,8 @@ A path is a local path (also `file:///...`) or a URL such as `gs://bucket/key`. 
   names the path, the cause and what to do. Any other `OSError` passes through and names the path.
 
 Local paths are handled with plain `os` calls, because a plan reads ten thousand of these files in a row, and
-never import fsspec. Whole files only: large data goes through fsspec directly, and nothing here appends.
+never import fsspec. Whole files, but for logs (`read_part`): large data goes through fsspec directly, and nothing here
+appends.
 """
 
 import contextlib
@@ -90,6 +91,24 @@ def read_bytes(path: str) -> bytes | None:
             return _read_local(path)
 
 
+def read_part(path: str, start: int, size: int) -> bytes | None:
+    """At most `size` bytes of a file from `start` on, or of its end if `start` is negative; `None` when there is none.
+
+    For logs, which may be larger than memory. A file that is shorter than asked for gives what it has.
+    """
+    if is_url(path):
+        return _patiently(lambda objects: objects.read_part(path, start, size), path)
+    path = local_path(path)
+    with explained_errors("read", path):
+        try:
+            with open(path, "rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(start if start >= 0 else max(0, end + start))
+                return file.read(size)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
 def write_atomic(path: str, data: bytes) -> None:
     """Put `data` at `path` as a whole, on the disk before its name, and make missing directories."""
     if is_url(path):
@@ -103,16 +122,20 @@ def write_atomic(path: str, data: bytes) -> None:
             _write_and_rename(path, data)
 
 
+def file_size(path: str) -> int | None:
+    """How many bytes a file has, or `None` when there is no file."""
+    if is_url(path):
+        return _patiently(lambda objects: objects.size(path), path)
+    found = _stat(path)
+    return None if found is None else found.st_size
+
+
 def modified_time(path: str) -> float | None:
     """When the file was last written, in seconds since 1970, or `None` when there is no file."""
     if is_url(path):
         return _patiently(lambda objects: objects.modified(path), path)
-    path = local_path(path)
-    with explained_errors("look at", path):
-        try:
-            return os.stat(path).st_mtime
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+    found = _stat(path)
+    return None if found is None else found.st_mtime
 
 
 def make_directory(path: str) -> None:
@@ -196,6 +219,15 @@ def _patiently[Result](action: Callable[["ObjectStore"], Result], url: str) -> R
     from marin_rules.storage.patience import patiently
 
     return patiently(lambda: action(open_objects(url)))
+
+
+def _stat(path: str) -> os.stat_result | None:
+    path = local_path(path)
+    with explained_errors("look at", path):
+        try:
+            return os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
 
 def _nearest_directory(path: str) -> str:

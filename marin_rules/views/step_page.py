@@ -91,7 +91,11 @@ def step_page(facts: StepFacts) -> str:
     environment = facts.run.get("environment")
     if isinstance(environment, dict):
         rows.append(("environment", _code(environment.get("path", ""))))
+        if environment.get("conda_file"):
+            rows.append(("conda file", _code(environment["conda_file"])))
         rows.append(("packages", _json(environment.get("packages", {}))))
+        if environment.get("pip_packages"):
+            rows.append(("added by pip", _json(environment["pip_packages"])))
     return _page(facts.name, facts.description, _table(rows))
 
 

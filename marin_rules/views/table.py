@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from marin_rules.execution.assessment import IDLE, Assessment, State, Verdict
@@ -16,8 +17,11 @@ _COLOURS = {
     State.CACHED: "32",
     State.NOT_NEEDED: "90",
 }
-_MANY = 60
-"""With more steps than this, finished and unneeded ones are only counted, unless all are asked for."""
+_MANY = 40
+"""With more steps than this, those with nothing to do are only counted, by function, unless all are asked for."""
+
+_FUNCTIONS_SHOWN = 6
+"""Of the functions whose steps are counted, those with the most steps; the others are counted together."""
 
 
 type Destination = Callable[[FrozenStep], str | None]
@@ -29,44 +33,64 @@ def table(
     *,
     dry_run: bool,
     colour: bool = False,
-    whole: bool = True,
+    whole: bool = False,
     destination: Destination = lambda step: None,
 ) -> str:
-    """Every step with its state, its output path, the reason and where it goes; then a line with the counts."""
-    shown = [verdict for verdict in assessment.verdicts if whole or verdict.state not in IDLE]
-    left_out = len(assessment.verdicts) - len(shown)
-    lines = list(_rows(shown, dry_run=dry_run, colour=colour, destination=destination))
-    if left_out:
-        lines.append(f"... and {left_out} finished or unneeded steps")
+    """Every step with its state, its output path, the reason and where it goes; then a line with the counts.
+
+    In a large experiment the steps with nothing to do share a line for each state, unless it is to be `whole`.
+    """
+    folds = not whole and len(assessment.verdicts) > _MANY
+    shown = [verdict for verdict in assessment.verdicts if not (folds and verdict.state in IDLE)]
+    width = max((len(state_name(state, dry_run=dry_run)) for state in assessment.counts), default=0)
+    lines = list(_rows(shown, width, dry_run=dry_run, colour=colour, destination=destination))
+    if folds:
+        lines += _folded(assessment, width, colour=colour)
     return "\n".join([*lines, "", summary(assessment, dry_run=dry_run)])
 
 
-def heading(assessment: Assessment, *, colour: bool = False, destination: Destination = lambda step: None) -> str:
-    """The table as it heads a real run: whole for a small experiment, else without what is done."""
-    whole = len(assessment.verdicts) <= _MANY
-    return table(assessment, dry_run=False, colour=colour, whole=whole, destination=destination)
+def _folded(assessment: Assessment, width: int, *, colour: bool) -> Iterable[str]:
+    """`cached  142 steps: 112 fit, 30 tokenize`"""
+    for state in (state for state in _ORDER if state in IDLE):
+        functions = Counter(_function(verdict.step) for verdict in assessment.verdicts if verdict.state is state)
+        if functions:
+            counts = [f"{count} {function}" for function, count in functions.most_common(_FUNCTIONS_SHOWN)]
+            if len(functions) > _FUNCTIONS_SHOWN:
+                rest = functions.most_common()[_FUNCTIONS_SHOWN:]
+                counts.append(f"{sum(count for _, count in rest)} of {len(rest)} other functions")
+            label = _label(state, f"{state.value:<{width}}", colour=colour)
+            yield f"{label}  {_steps(functions.total())}: {', '.join(counts)}"
 
 
-def _rows(verdicts: Iterable[Verdict], *, dry_run: bool, colour: bool, destination: Destination) -> Iterable[str]:
+def _function(step: FrozenStep) -> str:
+    return step.rule or step.function.rpartition(".")[2]
+
+
+def _rows(
+    verdicts: Iterable[Verdict], state_width: int, *, dry_run: bool, colour: bool, destination: Destination
+) -> Iterable[str]:
     rows = [(state_name(verdict.state, dry_run=dry_run), verdict) for verdict in verdicts]
     if not rows:
         return
-    state_width = max(len(state) for state, _ in rows)
     name_width = max(len(verdict.step.name) for _, verdict in rows)
     wide = shutil.get_terminal_size((100, 24)).columns
     for state, verdict in rows:
-        label = f"{state:<{state_width}}"
-        if colour:
-            label = f"\x1b[{_COLOURS[verdict.state]}m{label}\x1b[0m"
+        label = _label(verdict.state, f"{state:<{state_width}}", colour=colour)
         head = f"{label}  {verdict.step.name:<{name_width}}  {verdict.step.output_path}"
-        reason = "" if verdict.state is State.CACHED else f"  ({verdict.reason})"
+        why = verdict.reason_with(lambda state: state_name(state, dry_run=dry_run))
+        reason = "" if verdict.state is State.CACHED else f"  ({why})"
         if state_width + name_width + len(verdict.step.output_path) + len(reason) + 4 > wide and reason:
             reason = f"\n{'':<{state_width}}    {reason.strip()}"
         where = destination(verdict.step) if verdict.state is State.RUN else None
         yield head + reason + (f"\n{'':<{state_width}}    -> {where}" if where else "")
 
 
+def _label(state: State, text: str, *, colour: bool) -> str:
+    return f"\x1b[{_COLOURS[state]}m{text}\x1b[0m" if colour else text
+
+
 def state_name(state: State, *, dry_run: bool) -> str:
+    """What a state is called: a dry run tells what would run, a real one what it is about to run."""
     return "to run" if state is State.RUN and not dry_run else state.value
 
 
@@ -74,8 +98,11 @@ def summary(assessment: Assessment, *, dry_run: bool) -> str:
     """One line: how many steps there are in which state."""
     counts = assessment.counts
     parts = [f"{counts[state]} {state_name(state, dry_run=dry_run)}" for state in _ORDER if counts[state]]
-    total = len(assessment.verdicts)
-    return f"{total} {'step' if total == 1 else 'steps'}: {', '.join(parts) or 'nothing to do'}"
+    return f"{_steps(len(assessment.verdicts))}: {', '.join(parts) or 'nothing to do'}"
+
+
+def _steps(count: int) -> str:
+    return f"{count} {'step' if count == 1 else 'steps'}"
 
 
 def duration(seconds: float) -> str:

@@ -17,8 +17,17 @@ from conda.channel import build_channel
 from conda.installed import InstalledDriver
 
 _ACTIVATE = """\
-# To be sourced: activates the environment in the folder $1.
-export CONDA_PREFIX=$1 CONDA_SHLVL=1 PATH=$1/bin:$PATH
+# To be sourced: activates the environment in the folder $1. As conda does, it replaces the entry on the PATH of the
+# environment that was active before, where that stands; only without one is the new entry put in front.
+if [[ ${CONDA_SHLVL:-0} -gt 0 && :$PATH: == *":$CONDA_PREFIX/bin:"* ]]; then
+    PATH=":$PATH:"
+    PATH="${PATH%%":$CONDA_PREFIX/bin:"*}:$1/bin:${PATH#*":$CONDA_PREFIX/bin:"}"
+    PATH="${PATH#:}"
+    PATH="${PATH%:}"
+else
+    PATH=$1/bin:$PATH
+fi
+export CONDA_PREFIX=$1 CONDA_SHLVL=$((${CONDA_SHLVL:-0} + 1)) PATH
 """
 
 

@@ -4,7 +4,8 @@
 
 It solves and installs for real, with py-rattler, but every channel that an environment names means ROOT/channel. So
 it proves our wiring (who runs in which environment, made when and how often, and what is said when one cannot be
-made), not conda: nothing is known from it about conda's solver, its settings, its activation or its packages.
+made), not conda: nothing is known from it about conda's solver, its settings or its packages. Its activation treats
+the PATH as conda's does (fixtures.py).
 Whatever else it is asked, it refuses.
 """
 

@@ -3,6 +3,7 @@
 Everything here is real except conda: see tests/conda. So this is about who runs where, not about conda's own work.
 """
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -317,3 +318,109 @@ def test_a_rule_may_name_an_environment_that_was_made_by_hand(
     result = snakemake("--sdm", "conda", experiment=own_environment(str(made_by_hand)))
     assert result.code == 0, result.output
     assert (folder_of("second") / "sort").read_text().strip() == str(made_by_hand / "bin" / "sort")
+
+
+@pytest.fixture
+def venv_over_conda(
+    tmp_path: Path, conda: dict[str, str], installed_driver: InstalledDriver, conda_command: Callable[..., str]
+) -> dict[str, str]:
+    """The variables after `conda activate base` and then `source .venv/bin/activate`: the driver's Python is first."""
+    file = tmp_path / "base.yaml"
+    file.write_text("channels: [conda-forge]\ndependencies: [coreutils]\n")
+    base = tmp_path / "base"
+    conda_command("env", "create", "--file", file, "--prefix", base)
+    path = os.pathsep.join([str(installed_driver.folder / "bin"), str(base / "bin"), conda["PATH"]])
+    return {"PATH": path, "CONDA_PREFIX": str(base), "CONDA_SHLVL": "1", "VIRTUAL_ENV": str(installed_driver.folder)}
+
+
+def test_steps_and_rules_run_in_their_environments_though_a_virtual_environment_is_in_front_of_them(
+    looking: Callable[..., Path],
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    venv_over_conda: dict[str, str],
+    installed_driver: InstalledDriver,
+    environments: Callable[[], list[Path]],
+    seen_by: Callable[[str], dict[str, str]],
+    folder_of: Callable[[str], Path],
+    info_of: Callable[[str], dict[str, Any]],
+) -> None:
+    own = f"channels: [conda-forge]\ndependencies: [python ={PYTHON_VERSION}, cloudpickle, fsspec, iniconfig]\n"
+    experiment(own, "envs/own.yaml")
+    rule = """
+        rule RULE:
+            input:
+                marin.inputs,
+            output:
+                marin.target("RULE"),
+            ENVIRONMENT
+            params:
+                path=marin.output_path,
+            shell:
+                marin.leased("command -v python > {params.path:q}/python")
+    """
+    inside = rule.replace("RULE", "inside").replace("ENVIRONMENT", 'conda: "envs/own.yaml"')
+    outside = rule.replace("RULE", "outside").replace("ENVIRONMENT", "")
+    source = LOOKING.replace("import THIS_OUTPUT_PATH", "import SnakemakeRule, THIS_OUTPUT_PATH")
+    experiment(inside + outside, "experiment.smk")
+    steps = """[
+        step("of_the_step", conda="envs/own.yaml"), step("none"),
+        ExecutorStep("inside", SnakemakeRule("inside"), {}), ExecutorStep("outside", SnakemakeRule("outside"), {}),
+    ]"""
+    file = experiment(source.replace("MODULES", "['iniconfig', 'snakemake']").replace("STEPS", steps))
+    result = snakemake("--sdm", "conda", experiment=file, env=venv_over_conda)
+    assert result.code == 0, result.output
+    named = Path(seen_by("of_the_step")["executable"]).parents[1]
+    default = Path(seen_by("none")["executable"]).parents[1]
+    assert {named, default} == set(environments())
+    assert seen_by("of_the_step")["snakemake"] is seen_by("none")["snakemake"] is None
+    assert (folder_of("inside") / "python").read_text() == f"{named}/bin/python\n"
+    assert (folder_of("outside") / "python").read_text() == f"{installed_driver.python}\n"
+
+    for name in ("of_the_step", "inside"):
+        written = info_of(name)["run"]["environment"]
+        assert written["path"] == str(named)
+        assert written["conda_file"] == str(file.parent / "envs" / "own.yaml")
+        assert set(written["packages"]) == {"python", "cloudpickle", "fsspec", "iniconfig"}
+        assert written["packages"]["iniconfig"] == f"{importlib.metadata.version('iniconfig')} py_0"
+        assert "pip_packages" not in written
+    assert info_of("none")["run"]["environment"]["path"] == str(default)
+    assert "environment" not in info_of("outside")["run"]
+
+
+def test_a_run_with_nothing_to_do_makes_no_environment_and_cannot_fail_for_one(
+    own_environment: Callable[[str], Path],
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    status_of: Callable[[str], str | None],
+    tmp_path: Path,
+) -> None:
+    experiment(IMPOSSIBLE, "envs/impossible.yaml")
+    file = own_environment("envs/impossible.yaml")
+    assert snakemake(experiment=file).code == 0
+    assert status_of("first") == status_of("second") == "SUCCESS"
+    result = snakemake("--sdm", "conda", experiment=file)
+    assert result.code == 0, result.output
+    assert result.cached == ["first", "second"]
+    assert result.started == []
+    assert not list((tmp_path / ".snakemake").glob("conda/*"))
+
+
+def test_a_step_that_would_run_with_another_python_than_its_environments_does_not_run(
+    looking: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    installed_driver: InstalledDriver,
+    prefix: Path,
+    environments: Callable[[], list[Path]],
+) -> None:
+    file = looking([], "[step('look')]")
+    assert snakemake("--sdm", "conda", "--conda-create-envs-only", experiment=file).code == 0
+    (environment,) = environments()
+    (environment / "bin" / "python").unlink()
+    (environment / "bin" / "python").write_text(f'#!/bin/sh\nexec {installed_driver.python} "$@"\n')
+    (environment / "bin" / "python").chmod(0o755)
+    result = snakemake("--sdm", "conda", experiment=file)
+    assert result.code != 0
+    told = f"the step is to run in the conda environment {environment}, but its Python is {installed_driver.python}."
+    assert f"[look] error: {told}" in result.output
+    assert "Traceback" not in result.output
+    assert not list(prefix.glob("look-*/seen.json"))

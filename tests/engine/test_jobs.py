@@ -182,6 +182,27 @@ def test_the_log_of_a_finished_step_is_found_by_its_path(
     assert f"no log at {folder_of('after')}/.executor_log.rank-2: SUCCESS" in missing.output
 
 
+def test_a_log_larger_than_memory_is_shown_piece_by_piece_or_from_its_end(
+    gated_run: Any, start: Callable[..., Any], open_gate: Callable[[], None], folder_of: Callable[[str], Path]
+) -> None:
+    open_gate()
+    gated_run.wait()
+    log = folder_of("after") / ".executor_log"
+    size = 1 << 30
+    os.truncate(log, size)  # A hole: it takes no room on the disk.
+    with log.open("a") as file:
+        file.writelines(f"line {number}\n" for number in range(5))
+    program = Path(sys.executable).with_name("marin-rules")
+    command = f"ulimit -v 800000; PATH=/nothing {program} jobs logs {folder_of('after')}"
+    whole = start(["bash", "-o", "pipefail", "-c", f"{command} | wc -c"]).wait()
+    assert (whole.code, whole.output) == (0, f"{size + 35}\n")
+    end = start(["bash", "-c", f"{command} --tail 2"]).wait()
+    assert (end.code, end.output) == (0, "line 3\nline 4\n")
+    followed = start(["bash", "-c", f"{command} --tail 3 -f"]).wait()
+    assert followed.output == "line 2\nline 3\nline 4\nmarin-rules: step after: SUCCESS\n"
+    assert start(["bash", "-c", f"{command} --tail 0"]).wait().code == 2
+
+
 @pytest.mark.parametrize("scheme", ["gs", "s3"])
 def test_logs_and_stops_reach_a_step_in_a_bucket(
     scheme: str,
@@ -198,6 +219,7 @@ def test_logs_and_stops_reach_a_step_in_a_bucket(
     run.wait_for(lambda: "[parts/slow] at the gate" in run.output, "the step is at the gate")
     follower = start_jobs("logs", "-f", "parts/slow", env=env)
     follower.wait_for(lambda: "at the gate\n" in follower.output, "the follower has the first line")
+    assert start_jobs("logs", "--tail", "1", "parts/slow", env=env).wait().output == "at the gate\n"
     result = start_jobs("stop", "parts/slow", env=env).wait()
     assert (result.code, result.output.splitlines()[-1]) == (0, "stopped parts/slow: CANCELLED"), result.output
     assert follower.wait().output.endswith("marin-rules: step parts/slow: CANCELLED\n")

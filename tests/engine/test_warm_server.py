@@ -1,7 +1,14 @@
 """Many short jobs at once: each gets the answer that is meant for it."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from marin_rules.engine.locations import run_step_command
 
 STEPS = 150
 
@@ -25,3 +32,40 @@ def test_many_short_steps_side_by_side(experiment: Any, snakemake: Any, tmp_path
     assert result.code == 0, result.output
     numbers = sorted(int(file.read_text()) for file in tmp_path.rglob("short/*/number"))
     assert numbers == list(range(STEPS))
+
+
+OBEY_MODES = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override") if os.getuid() == 0 else ()
+"""Root writes where nobody may, unless this right is taken away."""
+
+DIRECTLY = ["-m", "marin_rules.execution.worker", "--plan", "p", "--step", "s"]
+
+
+def run_step(warm: Path) -> list[str]:
+    """What a job starts, with `echo` in the place of Python."""
+    command = [*OBEY_MODES, "bash", "-euo", "pipefail", str(run_step_command()), "echo", "-", *DIRECTLY[2:]]
+    environment = {"PATH": os.environ["PATH"], "MARIN_RULES_WARM": str(warm)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(bool(OBEY_MODES) and shutil.which("setpriv") is None, reason="root needs setpriv to obey modes")
+def test_a_job_that_can_create_nothing_for_the_server_starts_a_python_itself(tmp_path: Path) -> None:
+    warm = tmp_path / "warm"
+    warm.mkdir()
+    (warm / "pid").write_text(f"{os.getpid()}\n")
+    (warm / "taken.0").touch()
+    warm.chmod(0o500)  # As if there were no inodes left.
+    assert run_step(warm) == DIRECTLY
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_job_does_not_talk_to_the_server_of_another_user(tmp_path: Path) -> None:
+    warm = tmp_path / "warm"
+    warm.mkdir()
+    (warm / "pid").write_text(f"{os.getpid()}\n")
+    link = tmp_path / "link"
+    link.symlink_to(warm)
+    assert run_step(link) == DIRECTLY
+    os.chown(warm, 12345, 12345)
+    assert run_step(warm) == DIRECTLY

@@ -288,6 +288,35 @@ def test_a_step_that_fails_shows_its_log_and_gets_more_time_and_memory_at_each_r
     assert "0 done, 1 failed, 0 not run" in result.output
 
 
+def test_the_end_of_a_log_larger_than_memory_is_shown_when_its_step_fails(
+    experiment: Callable[..., Path], start_on_slurm: Callable[..., Running]
+) -> None:
+    file = experiment(
+        """
+        import os
+        from marin_rules import *
+
+        def fail(config):
+            os.truncate(os.path.join(config["out"], ".executor_log"), 4 << 30)  # A hole: it takes no room on the disk.
+            print("\\n" + "x" * 5000)
+            raise ValueError("no luck")
+
+        resources = ResourceConfig(ram="300m")
+        step = ExecutorStep("talkative", remote(fail, resources=resources), {"out": this_output_path()})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    run = start_on_slurm("--retries", "0", experiment=file)
+    run.wait_for(lambda: "[talkative] ValueError: no luck\n" in run.output, "the end of the log")
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{run.pid}/status").read_text())
+    assert peak is not None
+    assert int(peak[1]) < 1 << 19, "the driver has read the whole log"
+    result = run.wait()
+    assert result.code != 0
+    assert f"[talkative] {'x' * 1000} ...\n" in result.output
+
+
 def test_the_controller_may_be_restarted_during_a_run(
     counting: Callable[..., Path],
     start_on_slurm: Callable[..., Running],

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -113,13 +114,19 @@ def test_the_processes_of_a_step_run_in_its_conda_environment_on_their_nodes(
             executor_main(steps=[ExecutorStep("look", mark, THIS_OUTPUT_PATH)])
         """
     )
-    path = f"{conda_installation / 'bin'}{os.pathsep}{slurm.environment['PATH']}"
-    result = run_on_slurm("--sdm", "conda", experiment=file, env={"PATH": path})
+    # A virtual environment activated over a conda one: conda's activation leaves it in front.
+    base = tmp_path / "base"
+    (base / "bin").mkdir(parents=True)
+    folders = [Path(sys.executable).parent, base / "bin", conda_installation / "bin", slurm.environment["PATH"]]
+    activated = {"PATH": os.pathsep.join(map(str, folders)), "CONDA_PREFIX": str(base), "CONDA_SHLVL": "1"}
+    result = run_on_slurm("--sdm", "conda", experiment=file, env=activated)
     assert result.code == 0, result.output
     (environment,) = (path for path in (tmp_path / ".snakemake" / "conda").iterdir() if path.is_dir())
     for node in ("cpu1", "cpu2"):
         seen = json.loads((folder_of("look") / node).read_text())
         assert seen == {"prefix": str(environment), "iniconfig": True, "snakemake": False}
+    assert info_of("look")["run"]["environment"]["path"] == str(environment)
+    assert "iniconfig" in info_of("look")["run"]["environment"]["packages"]
     (job,) = slurm.jobs()
     assert info_of("look")["run"]["slurm"]["job_id"] == job.id
     assert info_of("look")["run"]["slurm"]["nodes"] == job.nodes

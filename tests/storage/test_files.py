@@ -12,11 +12,13 @@ import pytest
 
 from marin_rules.storage.files import (
     StorageError,
+    file_size,
     is_url,
     local_path,
     make_directory,
     modified_time,
     read_bytes,
+    read_part,
     write_atomic,
 )
 
@@ -274,3 +276,19 @@ write_atomic(path, b"x"), read_bytes(path), modified_time(path), make_directory(
 sys.exit("fsspec" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "part"),
+    [
+        (0, 4, b"0123"), (7, 99, b"789"), (10, 4, b""), (99, 4, b""),
+        (-3, 3, b"789"), (-3, 2, b"78"), (-99, 99, b"0123456789"),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_file(root: str, start: int, size: int, part: bytes) -> None:
+    path = f"{root}/log"
+    assert read_part(path, start, size) is None
+    assert file_size(path) is None
+    write_atomic(path, b"0123456789")
+    assert read_part(path, start, size) == part
+    assert file_size(path) == 10

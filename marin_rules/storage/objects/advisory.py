@@ -7,6 +7,7 @@ both believe that they hold it. Steps that many machines share belong on GCS, S3
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any
 
 from marin_rules.storage.explain import explained_store_errors
@@ -31,6 +32,16 @@ class AdvisoryObjects:
                 return None
         return StoredObject(data, _version(data))
 
+    def read_part(self, url: str, start: int, size: int) -> bytes | None:
+        filesystem, key = self._filesystem(url)
+        with explained_store_errors("read", url):
+            try:
+                with filesystem.open(key, "rb") as file:
+                    file.seek(max(start, -file.seek(0, os.SEEK_END)), os.SEEK_SET if start >= 0 else os.SEEK_END)
+                    return bytes(file.read(size))
+            except FileNotFoundError:
+                return None
+
     def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
         found = self.read(url)
         if (None if found is None else found.version) != expected:
@@ -52,6 +63,14 @@ class AdvisoryObjects:
         with explained_store_errors("delete", url):
             filesystem.rm_file(key)
         return True
+
+    def size(self, url: str) -> int | None:
+        filesystem, key = self._filesystem(url)
+        with explained_store_errors("look at", url):
+            try:
+                return int(filesystem.info(key)["size"])
+            except FileNotFoundError:
+                return None
 
     def modified(self, url: str) -> float | None:
         filesystem, key = self._filesystem(url)

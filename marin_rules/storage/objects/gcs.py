@@ -49,6 +49,17 @@ class GcsObjects:
         # The answer to the download tells the generation of what was downloaded.
         return StoredObject(data, str(blob.generation))
 
+    def read_part(self, url: str, start: int, size: int) -> bytes | None:
+        blob = self._blob(url)
+        end = start + size - 1 if start >= 0 else None
+        with explained_store_errors("read", url):
+            try:
+                return bytes(blob.download_as_bytes(start=start, end=end, **self._options)[:size])
+            except self._exceptions.NotFound:
+                return None
+            except self._exceptions.RequestRangeNotSatisfiable:
+                return b""
+
     def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
         blob = self._blob(url)
         with explained_store_errors("write", url):
@@ -70,14 +81,23 @@ class GcsObjects:
                 return False
         return True
 
+    def size(self, url: str) -> int | None:
+        blob = self._described(url)
+        return None if blob is None else int(blob.size)
+
     def modified(self, url: str) -> float | None:
+        blob = self._described(url)
+        return None if blob is None else float(blob.updated.timestamp())
+
+    def _described(self, url: str) -> Any:
+        """The object with what the store tells of it, `None` when there is none."""
         blob = self._blob(url)
         with explained_store_errors("look at", url):
             try:
                 blob.reload(**self._options)
             except self._exceptions.NotFound:
                 return None
-        return float(blob.updated.timestamp())
+        return blob
 
     def _blob(self, url: str) -> Any:
         _, bucket, key = split_url(url)

@@ -44,6 +44,19 @@ class S3Objects:
                 raise
             return StoredObject(answer["Body"].read(), answer["ETag"])
 
+    def read_part(self, url: str, start: int, size: int) -> bytes | None:
+        part = f"bytes={start}-{start + size - 1}" if start >= 0 else f"bytes={start}"
+        with explained_store_errors("read", url):
+            try:
+                answer = self._client.get_object(**self._place(url), Range=part)
+            except self._client_error as error:
+                if _reason(error) in ("NoSuchKey", "404"):
+                    return None
+                if http_code(error) == 416:
+                    return b""
+                raise
+            return bytes(answer["Body"].read(size))
+
     def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
         condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
         with explained_store_errors("write", url):
@@ -70,10 +83,19 @@ class S3Objects:
                 raise
         return True
 
+    def size(self, url: str) -> int | None:
+        head = self._head(url)
+        return None if head is None else int(head["ContentLength"])
+
     def modified(self, url: str) -> float | None:
+        head = self._head(url)
+        return None if head is None else float(head["LastModified"].timestamp())
+
+    def _head(self, url: str) -> Any:
+        """What the store tells of an object, `None` when there is none."""
         with explained_store_errors("look at", url):
             try:
-                return float(self._client.head_object(**self._place(url))["LastModified"].timestamp())
+                return self._client.head_object(**self._place(url))
             except self._client_error as error:
                 if http_code(error) == 404:
                     return None

@@ -28,6 +28,10 @@ class ObjectStore(Protocol):
     def read(self, url: str) -> StoredObject | None:
         """The object, `None` when there is none."""
 
+    def read_part(self, url: str, start: int, size: int) -> bytes | None:
+        """At most `size` bytes from `start` on, which counts from the end if it is negative; `None` when there is no
+        object. Beyond its end there is nothing: `b""`."""
+
     def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
         """Write the object if it is at version `expected` (`None`: if it is absent); `None` when it is not."""
 
@@ -36,6 +40,9 @@ class ObjectStore(Protocol):
 
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         """Remove the object if it is at version `expected`."""
+
+    def size(self, url: str) -> int | None:
+        """How many bytes the object has; `None` when there is none."""
 
     def modified(self, url: str) -> float | None:
         """When the object was last written, in seconds since 1970; `None` when there is none."""

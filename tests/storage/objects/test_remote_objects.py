@@ -100,3 +100,30 @@ def test_a_read_never_mixes_the_content_of_one_write_with_the_version_of_another
     assert len(contents) == 60
     assert all(contents[found.version] == found.data for found in seen)
     assert len({found.version for found in seen}) > 1
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "part"),
+    [
+        (0, 4, b"0123"), (7, 99, b"789"), (10, 4, b""), (99, 4, b""),
+        (-3, 3, b"789"), (-3, 2, b"78"), (-99, 99, b"0123456789"),
+    ],
+)  # fmt: skip
+def test_a_part_of_an_object(remote: Remote, start: int, size: int, part: bytes) -> None:
+    objects, url = remote.open(), f"{remote.bucket}/a"
+    assert objects.read_part(url, start, size) is None
+    assert objects.size(url) is None
+    objects.put(url, b"0123456789")
+    assert objects.read_part(url, start, size) == part
+    assert objects.size(url) == 10
+    objects.put(url, b"")
+    assert objects.read_part(url, start, size) == b""
+    assert objects.size(url) == 0
+
+
+def test_the_end_of_a_large_object_is_all_that_is_fetched(remote: Remote) -> None:
+    objects, url = remote.open(), f"{remote.bucket}/a"
+    objects.put(url, b"x" * (8 << 20) + b"end")
+    remote.emulator.forget_calls()
+    assert objects.read_part(url, -1003, 1003) == b"x" * 1000 + b"end"
+    assert [call.method for call in remote.emulator.calls()] == ["GET"]
