@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlparse
 
-from marin_rules.placeholders import InputName, MirroredValue, OutputName, VersionedValue
+from marin_rules.placeholders import MARK, InputName, MirroredValue, OutputName, VersionedValue
 from marin_rules.steps import ExecutorStep
 
 MIRROR_SCHEME = "mirror://"
@@ -25,6 +25,7 @@ _MAX_PREFIX = 100_000
 _SCALARS = (str, int, float, type(None))
 _SEQUENCES = (list, tuple)
 _SETS = (set, frozenset)
+_CONTAINERS = (dict, *_SEQUENCES, *_SETS)
 
 
 class InputNameEvent(NamedTuple):
@@ -60,15 +61,26 @@ class Dependencies:
     versioned: list[tuple[str, Any]]
     """Dotted path and value, for all versioned values that are more than a scalar."""
 
+    leaves: list[tuple[str, Any]] = field(default_factory=list)
+    """Dotted path and value, for all that is taken as it is and could hide a reference: objects that are not walked
+    through, and strings that were made from one."""
+
 
 def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
     """Yield each reference and each versioned value in `config`, with its dotted path."""
+    return _walk(config, [])
+
+
+def _walk(config: Any, leaves: list[tuple[str, Any]]) -> Iterator[InputNameEvent | VersionedEvent]:
+    """`walk_config`, which adds to `leaves` what it passes by."""
     pending: list[tuple[str, Any]] = [("", config)]
     while pending:
         prefix, value = pending.pop()
         if len(prefix) > _MAX_PREFIX:
             raise ValueError(f"the config holds itself, or is nested too deep: {prefix[:60]}...")
         if isinstance(value, _SCALARS):
+            if type(value) is str and MARK in value:
+                leaves.append((prefix, value))
             continue
         if isinstance(value, InputName):
             yield InputNameEvent(prefix, value)
@@ -78,11 +90,14 @@ def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
             yield VersionedEvent(prefix, value.value)
         elif isinstance(value, MirroredValue):
             pending.append((prefix, value.value))
-        else:
-            pending.extend(reversed(_children(prefix, value)))
+        elif inner := children(prefix, value):
+            pending.extend(reversed(inner))
+        elif not isinstance(value, _CONTAINERS):
+            leaves.append((prefix, value))
 
 
-def _children(prefix: str, value: Any) -> list[tuple[str, Any]]:
+def children(prefix: str, value: Any) -> list[tuple[str, Any]]:
+    """What a dataclass, dict, list, tuple or set holds, with dotted paths; nothing for any other value."""
     below = prefix + "." if prefix else ""
     names = field_names(type(value))
     if names is not None:
@@ -108,30 +123,32 @@ def field_names(cls: type) -> tuple[str, ...] | None:
     try:
         return _field_names[cls]
     except KeyError:
-        names = _field_names[cls] = tuple(field.name for field in fields(cls)) if is_dataclass(cls) else None
+        names = _field_names[cls] = tuple(item.name for item in fields(cls)) if is_dataclass(cls) else None
         return names
 
 
 def collect_dependencies_and_version(obj: Any) -> Dependencies:
     """Gather the steps that a config refers to and the values that are part of its version."""
     found = Dependencies([], [], {}, [], [])
-    for event in walk_config(obj):
-        field = event.prefix
+    for event in _walk(obj, found.leaves):
+        path = event.prefix
         if isinstance(event, VersionedEvent):
-            found.version[field] = event.value
+            found.version[path] = event.value
             if not isinstance(event.value, _SCALARS):
-                found.versioned.append((field, event.value))
+                found.versioned.append((path, event.value))
+            elif type(event.value) is str and MARK in event.value:
+                found.leaves.append((path, event.value))
             continue
         reference = event.input_name
         if reference.name is not None:
-            found.references.append((field, reference))
+            found.references.append((path, reference))
         if reference.step is None:
-            found.version[field] = reference.name
+            found.version[path] = reference.name
             continue
         index = len(found.dependencies) + len(found.pseudo_dependencies)
         steps = found.dependencies if reference.block_on_step else found.pseudo_dependencies
         steps.append(reference.step)
-        found.version[field] = f"DEP[{index}]/{reference.name}" if reference.name else f"DEP[{index}]"
+        found.version[path] = f"DEP[{index}]/{reference.name}" if reference.name else f"DEP[{index}]"
     return found
 
 

@@ -3,6 +3,8 @@
 A config is plain data except for these four. `InputName` stands for a path in another step's output,
 `OutputName` for a path in this step's own output, `VersionedValue` marks a value that is part of the step's
 identity, and `MirroredValue` a path whose data may have to be copied from another region first.
+
+The text of each, and of a step, begins with `MARK`: an f-string that swallows one can be found by it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from marin_rules.steps import ExecutorStep
+
+
+MARK = "<marin-rules "
+"""No text that people write holds this."""
 
 
 if TYPE_CHECKING:
@@ -67,11 +73,18 @@ else:
             """The same path, without waiting for (or running) the step that makes it."""
             return replace(self, block_on_step=False)
 
+        def __repr__(self) -> str:
+            of_step = f" of step {self.step.name!r}" if self.step is not None else ""
+            return f"{MARK}path{f' {self.name!r}' if self.name is not None else ''}{of_step}>"
+
     @dataclass(frozen=True)
     class OutputName:
         """This step's own output path, joined with `name`."""
 
         name: str | None
+
+        def __repr__(self) -> str:
+            return f"{MARK}output path{f' {self.name!r}' if self.name is not None else ''}>"
 
 
 def this_output_path(name: str | None = None) -> OutputName:
@@ -88,6 +101,9 @@ class VersionedValue[T]:
     """A value that is part of the step's version, and so of its output path."""
 
     value: T
+
+    def __repr__(self) -> str:
+        return f"{MARK}versioned {self.value!r}>"
 
 
 def versioned[T](value: T) -> T:
@@ -113,6 +129,9 @@ class MirroredValue[T]:
 
     budget_gb: float = 10
     """How much may be copied for it, in gigabytes."""
+
+    def __repr__(self) -> str:
+        return f"{MARK}mirrored {self.value!r}>"
 
 
 def mirrored[T](value: T, budget_gb: float = 10) -> T:

@@ -14,17 +14,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
-from urllib.parse import urlparse
 
-from marin_rules.configs import Dependencies, climbs, field_names, resolve_config
+from marin_rules.configs import resolve_config
 from marin_rules.errors import PlanError
-from marin_rules.handwritten import SnakemakeRule
+from marin_rules.functions import function_name
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName
-from marin_rules.remote import RemoteCallable
+from marin_rules.refusals import StepChecks, check_steps
 from marin_rules.steps import ExecutorStep, get_executor_step
+from marin_rules.twins import twins_warning
 
 logger = logging.getLogger(__name__)
 
@@ -78,16 +77,6 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
 
-def function_name(fn: Any) -> str:
-    """The importable name of a step's function, as people write it."""
-    if isinstance(fn, SnakemakeRule):
-        return f"rule {fn.name}"
-    target = fn.fn if isinstance(fn, RemoteCallable) else fn
-    name = getattr(target, "__qualname__", None) or type(target).__qualname__
-    module = getattr(target, "__module__", None)
-    return f"{module}.{name}" if module else name
-
-
 def make_plan(
     steps: Iterable[ExecutorStep[Any] | InputName], *, prefix: str, run_only: Sequence[str] | None = None
 ) -> Plan:
@@ -110,9 +99,13 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_only: Sequence[str] | None) -> Plan:
     graph = IdentityGraph()
-    roots = [get_executor_step(step) for step in steps]
+    roots = [get_executor_step(step) for step in check_steps(steps)]
     ordered = [step for root in roots for step in graph.add(root)]
-    canonical = _one_step_a_version(graph, ordered, prefix)
+    checks = StepChecks()
+    for step in ordered:
+        checks.check(step)
+    warnings: list[str] = []
+    canonical = _one_step_a_version(graph, ordered, prefix, warnings)
 
     unique = list(dict.fromkeys(canonical[step] for step in ordered))
     position = {step: index for index, step in enumerate(unique)}
@@ -122,7 +115,6 @@ def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_
         for kind in ("dependencies", "pseudo_dependencies")
     )
     dependencies = [tuple(dict.fromkeys(mentioned)) for mentioned in mentions]
-    warnings: list[str] = []
     if run_only is None:
         asked = list(dict.fromkeys(position[canonical[root]] for root in roots))
     else:
@@ -131,8 +123,7 @@ def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_
 
     planned = []
     for index, step in enumerate(unique):
-        _check_step(step)
-        _check_references(step, graph.collected[step])
+        checks.check_config(step, graph.collected[step])
         config, mirror_budget_gb = _resolved(step, paths, prefix)
         planned.append(
             PlannedStep(
@@ -152,14 +143,18 @@ def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_
     return Plan(prefix=prefix, steps=tuple(planned), roots=tuple(asked), warnings=tuple(warnings))
 
 
-def _one_step_a_version(graph: IdentityGraph, ordered: Sequence[Step], prefix: str) -> dict[Step, Step]:
+def _one_step_a_version(
+    graph: IdentityGraph, ordered: Sequence[Step], prefix: str, warnings: list[str]
+) -> dict[Step, Step]:
     """For each step the first one of the same version; twins must agree on where they write."""
     first: dict[str, Step] = {}
+    twins: dict[Step, list[Step]] = {}
     canonical: dict[Step, Step] = {}
     for step in ordered:
         twin = canonical[step] = first.setdefault(graph.identities[step].digest, step)
         if twin is step:
             continue
+        twins.setdefault(twin, [twin]).append(step)
         mine, other = (graph.identities[s].output_path(prefix, s.override_output_path) for s in (step, twin))
         if _same_path(mine) != _same_path(other):
             raise PlanError(
@@ -172,6 +167,10 @@ def _one_step_a_version(graph: IdentityGraph, ordered: Sequence[Step], prefix: s
                 "two steps named %s have the same version but different functions, %s and %s: the first is used",
                 step.name, function_name(twin.fn), function_name(step.fn),
             )  # fmt: skip
+    for twin, alike in twins.items():
+        warning = twins_warning(alike, graph.identities[twin].name_and_hash)
+        if warning is not None:
+            warnings.append(warning)
     return canonical
 
 
@@ -203,90 +202,6 @@ def _reachable(roots: Iterable[int], dependencies: Sequence[Sequence[int]]) -> s
     return reached
 
 
-def _check_step(step: Step) -> None:
-    where = f"step {step.name!r}"
-    if not isinstance(step.name, str) or not step.name.strip("/ "):
-        raise PlanError(f"a step with function {function_name(step.fn)} has no name: give it one, such as 'data/raw'")
-    if not step.name.isprintable():
-        raise PlanError(f"{where}: the name holds a control character, or one that cannot be shown")
-    if step.name.startswith("/"):
-        raise PlanError(
-            f"{where}: the name starts with a slash, so the step would write outside the prefix. Remove it, or use"
-            " override_output_path for a path of your own."
-        )
-    if climbs(step.name):
-        raise PlanError(f"{where}: the name climbs with '..' and could leave the prefix. Use a plain name.")
-    override = step.override_output_path
-    if override is not None and (not override.strip("/ ") or _leaves_prefix(override)):
-        raise PlanError(
-            f"{where}: override_output_path {override!r} is neither a path below the prefix nor an absolute path or URL"
-        )
-    if step.fn is None:
-        raise PlanError(f"{where} has no function to run")
-    if not callable(step.fn):
-        raise PlanError(f"{where}: fn is a {type(step.fn).__name__}, not a function")
-    if isinstance(step.report, str):
-        raise PlanError(f"{where}: report={step.report!r} must be a list of names or patterns")
-    for pattern in step.report:
-        if not pattern or climbs(pattern):
-            raise PlanError(f"{where}: report={pattern!r} must name files below the step's output path")
-
-
-def _check_references(step: Step, collected: Dependencies) -> None:
-    """Refuse references that would resolve to something else than they say."""
-    for field, reference in collected.references:
-        name = reference.name or ""
-        if reference.step is None:
-            if not name:
-                raise PlanError(f"step {step.name!r}, {field}: a hard-coded path is empty")
-            if _leaves_prefix(name):
-                raise PlanError(f"step {step.name!r}, {field}: the hard-coded path {name!r} climbs out of the prefix")
-        elif climbs(name) or "://" in name:
-            raise PlanError(
-                f"step {step.name!r}, {field}: {name!r} is not below the output path it is taken from. Use a path"
-                " without a leading slash and '..', or InputName.hardcoded(path) for one of your own."
-            )
-    for field, value in collected.versioned:
-        _check_versioned(step, field, value)
-
-
-def _items(field: str, value: Any) -> Iterable[tuple[str, Any]]:
-    names = field_names(type(value))
-    if names is not None:
-        return ((f"{field}.{name}", getattr(value, name)) for name in names)
-    if isinstance(value, dict):
-        return ((f"{field}.{key}", item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return ((f"{field}[{i}]", item) for i, item in enumerate(value))
-    return ()
-
-
-def _check_versioned(step: Step, field: str, value: Any) -> None:
-    """A versioned value is hashed by its JSON: what has none that is the same in every run is refused."""
-    pending: list[tuple[str, Any]] = [(field, value)]
-    while pending:
-        where, item = pending.pop()
-        if isinstance(item, str | int | float) or item is None:
-            continue
-        if isinstance(item, ExecutorStep | InputName):
-            raise PlanError(
-                f"step {step.name!r}, {where}: a step stands inside versioned(...). It would be hashed by its memory"
-                " address and never run. Put it outside: references are always versioned."
-            )
-        if isinstance(item, set | frozenset) and len(item) > 1:
-            raise PlanError(f"step {step.name!r}, {where}: a versioned set has no stable order. Use a sorted list.")
-        if isinstance(item, Enum):
-            pending.append((where, item.value))
-            continue
-        pending.extend(_items(where, item))
-        is_container = isinstance(item, dict | list | tuple) or field_names(type(item)) is not None
-        if not is_container and re.search(r" at 0x[0-9a-f]+", str(item)):
-            raise PlanError(
-                f"step {step.name!r}, {where}: the versioned value {str(item)[:80]} would be hashed by its memory"
-                " address, another in every run. Version a name or a number that stands for it."
-            )
-
-
 def _resolved(step: Step, paths: dict[Step, str], prefix: str) -> tuple[Any, float | None]:
     try:
         return resolve_config(step.config, paths[step], paths, prefix)
@@ -316,11 +231,3 @@ def collision(one: PlannedStep, two: PlannedStep) -> str:
 def _same_path(path: str) -> str:
     """Paths that are spelt differently but name one place, links apart: `x`, `x/`, `./x`, `y/../x`."""
     return os.path.normpath(path)
-
-
-def _leaves_prefix(path: str) -> bool:
-    """Whether a path is relative, but not to a place below the prefix."""
-    if path.startswith("/") or "://" in path:
-        return False
-    # Marin takes whatever stands before a colon for a scheme, and the path for one of its own.
-    return climbs(path) or bool(urlparse(path).scheme)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from marin_rules.placeholders import InputName
+from marin_rules.placeholders import MARK, InputName
 from marin_rules.resources import ResourceConfig
 
 
@@ -52,6 +52,9 @@ class ExecutorStep[ConfigT]:
     def as_input_name(self) -> InputName:
         """The step's output path, to be put in another step's config."""
         return InputName(step=self, name=None)
+
+    def __repr__(self) -> str:
+        return f"{MARK}step {self.name!r}>"
 
 
 def output_path_of(step: ExecutorStep[Any], name: str | None = None) -> InputName:

@@ -26,10 +26,12 @@ from marin_rules.execution.info import (
 )
 from marin_rules.execution.run import INFO_FOLDER, caller_of_this_process, new_run
 from marin_rules.execution.stores import check_stores
+from marin_rules.functions import function_name
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName, OutputName
 from marin_rules.placement import place
-from marin_rules.plan import function_name, make_plan
+from marin_rules.plan import make_plan
+from marin_rules.refusals import check_steps
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.prefix import marin_prefix
@@ -145,10 +147,9 @@ class Executor:
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
         check_prefix(self.prefix)
+        steps = check_steps(steps)
         plan = make_plan(steps, prefix=self.prefix, run_only=run_only)
-        for warning in plan.warnings:
-            logger.warning("%s", warning)
-        self._asked = list(steps)
+        self._asked = steps
         for step in steps:
             target = step.step if isinstance(step, InputName) else step
             if target is not None:

@@ -20,6 +20,7 @@ from marin_rules.execution.handover import current_handover
 from marin_rules.execution.run import INFO_FOLDER
 from marin_rules.execution.stop_signals import RunStopped
 from marin_rules.placeholders import InputName
+from marin_rules.refusals import check_steps
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.prefix import marin_prefix
 
@@ -56,7 +57,7 @@ def executor_main(
     """Run `steps` as the flags say. `config` in place of flags is for calls from Python, and raises what fails."""
     handover = current_handover()
     if handover is not None:
-        handover.steps.extend(steps)
+        handover.steps.extend(check_steps(steps))
         handover.description = description or handover.description
         if config is not None:
             handover.defaults |= {key: value for key, value in vars(config).items() if value is not None}
@@ -100,6 +101,7 @@ def _run(
     description: str | None,
     max_concurrent: int | None,
 ) -> None:
+    steps = check_steps(steps)
     if not steps:
         raise MarinRulesError("executor_main() was given no steps")
     prefix = config.prefix or marin_prefix()

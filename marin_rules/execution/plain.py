@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from marin_rules.configs import field_names
+from marin_rules.functions import function_name
 from marin_rules.identity import to_json
-from marin_rules.plan import function_name
 
 _PLAIN = (str, int, float, type(None))
 

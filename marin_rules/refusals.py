@@ -1,0 +1,256 @@
+"""What a plan refuses of a single step, although Marin accepts it: what would be wrong in a run without a word.
+
+Pure, like the plan. Every message names the step and the field, and says what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from enum import Enum
+from os import PathLike
+from typing import Any
+from urllib.parse import urlparse
+
+from marin_rules.configs import Dependencies, climbs, field_names
+from marin_rules.errors import PlanError
+from marin_rules.functions import check_function, function_name
+from marin_rules.placeholders import MARK, InputName
+from marin_rules.resources import ResourceConfig
+from marin_rules.steps import ExecutorStep
+from marin_rules.swallowed import Search, swallowed_text
+
+type Step = ExecutorStep[Any]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ELLIPSIS = re.compile(r"\.\.\.|\u2026|(?<!\S)\.\.(?!\S)")  # The last is how pandas writes it in a narrow column.
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+_PATTERN_TEXT_LENGTH = 200
+"""Python cuts the text of a compiled regular expression here, and does not say so."""
+
+
+def check_steps(steps: Any) -> list[ExecutorStep[Any] | InputName]:
+    """The steps that were asked for, if that is what they are."""
+    if isinstance(steps, ExecutorStep | InputName):
+        raise PlanError("steps is a single step, not a list of them: write steps=[step]")
+    if isinstance(steps, str | dict) or not isinstance(steps, Iterable):
+        raise PlanError(f"steps is {_kind(steps)}, not a list of steps: write steps=[step, ...]")
+    listed = list(steps)
+    for position, item in enumerate(listed):
+        if isinstance(item, InputName) and item.step is None:
+            raise PlanError(f"steps[{position}] is the hard-coded path {item.name!r}: no step makes it")
+        if not isinstance(item, ExecutorStep | InputName):
+            hint = ": write *steps in place of it" if isinstance(item, list | tuple) else ""
+            raise PlanError(f"steps[{position}] is {_kind(item)}, not an ExecutorStep{hint}")
+    return listed
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return f"the function {value.__qualname__}"
+    text = repr(value) if isinstance(value, str | int | float) else ""
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{f' ({text[:60]})' if text else ''}"
+
+
+class StepChecks:
+    """Checks the steps of one plan; what several of them share is looked at once."""
+
+    def __init__(self) -> None:
+        self._functions: set[int] = set()
+        self._search = Search()
+
+    def check(self, step: Step) -> None:
+        """Refuse what is wrong with a step, its config apart."""
+        _check_name(step)
+        where = f"step {step.name!r}"
+        _check_override(step, where)
+        if id(step.fn) not in self._functions:
+            check_function(step.fn, where)
+            self._search.check_function(step.fn, where)
+            self._functions.add(id(step.fn))
+        if step.resources is not None and not isinstance(step.resources, ResourceConfig):
+            raise PlanError(
+                f"{where}: resources is {_kind(step.resources)}, not a ResourceConfig: use ResourceConfig.with_cpu,"
+                " with_gpu or with_tpu"
+            )
+        if step.conda is not None and not isinstance(step.conda, str):
+            raise PlanError(f"{where}: conda is {_kind(step.conda)}, not the path of an environment file")
+        if step.description is not None and not isinstance(step.description, str):
+            raise PlanError(f"{where}: description is {_kind(step.description)}, not a string")
+        if step.report:
+            _check_report(step.report, where)
+
+    def check_config(self, step: Step, collected: Dependencies) -> None:
+        """Refuse references that would resolve to something else than they say, or be lost."""
+        for field, reference in collected.references:
+            _check_reference(step, field, reference)
+        for field, value in collected.versioned:
+            _check_versioned(step, field, value)
+        for field, value in collected.leaves:
+            self._search.check_value(value, f"step {step.name!r}{f', {field}' if field else ''}")
+
+
+def _check_name(step: Step) -> None:
+    if not isinstance(step.name, str) or not step.name.strip("/ "):
+        raise PlanError(f"a step with function {function_name(step.fn)} has no name: give it one, such as 'data/raw'")
+    where = f"step {step.name!r}"
+    if MARK in step.name:
+        raise PlanError(f"{where}: its name was made from a step or placeholder. Write out what it stands for.")
+    if not step.name.isprintable():
+        raise PlanError(f"{where}: the name holds a control character, or one that cannot be shown")
+    if step.name.startswith("/"):
+        raise PlanError(
+            f"{where}: the name starts with a slash, so the step would write outside the prefix. Remove it, or use"
+            " override_output_path for a path of your own."
+        )
+    if climbs(step.name):
+        raise PlanError(f"{where}: the name climbs with '..' and could leave the prefix. Use a plain name.")
+
+
+def _check_override(step: Step, where: str) -> None:
+    override = step.override_output_path
+    if override is None:
+        return
+    if not isinstance(override, str):
+        raise PlanError(f"{where}: override_output_path is {_kind(override)}, not a string")
+    if MARK in override:
+        raise PlanError(f"{where}: override_output_path: {swallowed_text(override)}")
+    if not override.strip("/ ") or _leaves_prefix(override):
+        raise PlanError(
+            f"{where}: override_output_path {override!r} is neither a path below the prefix nor an absolute path or URL"
+        )
+
+
+def _check_report(report: Sequence[str], where: str) -> None:
+    if isinstance(report, str) or not isinstance(report, Iterable):
+        raise PlanError(f"{where}: report={report!r} must be a list of names or patterns")
+    for pattern in report:
+        if not isinstance(pattern, str) or not pattern or climbs(pattern):
+            raise PlanError(f"{where}: report={pattern!r} must name files below the step's output path")
+
+
+def _check_reference(step: Step, field: str, reference: InputName) -> None:
+    name = reference.name or ""
+    where = f"step {step.name!r}, {field}"
+    if MARK in name:
+        raise PlanError(f"{where}: {swallowed_text(name)}")
+    if reference.step is None:
+        if not name:
+            raise PlanError(f"{where}: a hard-coded path is empty")
+        if _leaves_prefix(name):
+            raise PlanError(f"{where}: the hard-coded path {name!r} climbs out of the prefix")
+    elif climbs(name) or "://" in name:
+        raise PlanError(
+            f"{where}: {name!r} is not below the output path it is taken from. Use a path"
+            " without a leading slash and '..', or InputName.hardcoded(path) for one of your own."
+        )
+
+
+def _items(field: str, value: Any) -> Iterable[tuple[str, Any]]:
+    names = field_names(type(value))
+    if names is not None:
+        return ((f"{field}.{name}", getattr(value, name)) for name in names)
+    if isinstance(value, dict):
+        return ((f"{field}.{key}", item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ((f"{field}[{i}]", item) for i, item in enumerate(value))
+    return ((field, item) for item in value) if isinstance(value, set | frozenset) else ()
+
+
+def _check_versioned(step: Step, field: str, value: Any) -> None:
+    """A versioned value is hashed by its JSON: what has none that is the same in every run is refused."""
+    pending: list[tuple[str, Any]] = [(field, value)]
+    while pending:
+        where, item = pending.pop()
+        if isinstance(item, str):
+            if MARK in item:
+                raise PlanError(f"step {step.name!r}, {where}: {swallowed_text(item)}")
+            continue
+        if isinstance(item, int | float) or item is None:
+            continue
+        if isinstance(item, ExecutorStep | InputName):
+            raise PlanError(
+                f"step {step.name!r}, {where}: a step stands inside versioned(...). It would be hashed by its memory"
+                " address and never run. Put it outside: references are always versioned."
+            )
+        if isinstance(item, set | frozenset) and len(item) > 1:
+            raise PlanError(f"step {step.name!r}, {where}: a versioned set has no stable order. Use a sorted list.")
+        if isinstance(item, Enum):
+            pending.append((where, item.value))
+            continue
+        is_container = isinstance(item, dict | list | tuple | set | frozenset) or field_names(type(item)) is not None
+        if is_container:
+            pending.extend(_items(where, item))
+        elif not isinstance(item, timedelta | PathLike | bytes | bytearray):
+            _check_text(f"step {step.name!r}, {where}", item)
+
+
+def _check_text(where: str, value: Any) -> None:
+    """Refuse a value without JSON whose text, which is hashed in its place, does not say all of it."""
+    text = str(value)
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= 80 else f"{shown[:40]} [...] {shown[-30:]}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if MARK in text:
+        raise PlanError(f"{where}: a step or placeholder stands inside the versioned {kind}. Put it outside.")
+    if _ADDRESS.search(text):
+        raise PlanError(
+            f"{where}: the versioned value {shown} would be hashed by its memory"
+            " address, another in every run. Version a name or a number that stands for it."
+        )
+    what = "abbreviated" if _is_cut(value, text) else "rounded" if _is_rounded(value, text) else None
+    if what is not None:
+        raise PlanError(
+            f"{where}: the versioned {kind} would be hashed by its text, which is {what} ({shown}): values that differ"
+            " in what is left out would share a path. Version a list of the numbers, a hash of the data or the name of"
+            " their file; or str(...) of it, if the text is all that matters."
+        )
+
+
+def _is_cut(value: Any, text: str) -> bool:
+    if isinstance(value, re.Pattern):
+        return len(repr(value.pattern)) > _PATTERN_TEXT_LENGTH
+    return _ELLIPSIS.search(text) is not None
+
+
+def _is_rounded(value: Any, text: str) -> bool:
+    """Whether an array holds a number that its text does not show to the last digit."""
+    to_list = getattr(value, "tolist", None) or getattr(getattr(value, "values", None), "tolist", None)
+    if isinstance(value, type) or not callable(to_list):
+        return False
+    floats = [item for item in _flat(to_list()) if isinstance(item, float)]
+    if not floats:
+        return False
+    shown = [float(number) for number in _NUMBER.findall(text)]
+    numpy: Any = sys.modules.get("numpy")
+    dtype = getattr(value, "dtype", None)
+    if numpy is not None and isinstance(dtype, numpy.dtype):
+        shown = numpy.array(shown).astype(dtype).tolist()  # 0.1 is another number in 32 bits.
+    known = {*shown, float("inf"), float("-inf")}
+    return any(item == item and item not in known for item in floats)
+
+
+def _flat(values: Any) -> list[Any]:
+    found: list[Any] = []
+    pending = [values]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, list):
+            pending.extend(item)
+        else:
+            found.append(item)
+    return found
+
+
+def _leaves_prefix(path: str) -> bool:
+    """Whether a path is relative, but not to a place below the prefix."""
+    if path.startswith("/") or "://" in path:
+        return False
+    # Marin takes whatever stands before a colon for a scheme, and the path for one of its own.
+    return climbs(path) or bool(urlparse(path).scheme)
