@@ -11,7 +11,9 @@ from typing import Any
 
 from snakemake_executor_plugin_drmaa import Executor as StockExecutor  # type: ignore[import-not-found]
 
+from marin_rules.engine import session as sessions
 from marin_rules.engine.warm import WARM_VARIABLE
+from marin_rules.execution.environment import in_this_environment
 from marin_rules.slurm.native_options import native_options
 
 _LOG_FOLDER = os.path.join(".snakemake", "slurm_logs")
@@ -27,7 +29,8 @@ class Executor(StockExecutor):  # type: ignore[misc]
         # The stock executor formats this line; nothing of ours is left to be filled in.
         options = options.replace("{", "{{").replace("}", "}}")
         self.drmaa_args = f"{options} {self.workflow.executor_settings.args}"
-        super().run_job(job)
+        with in_this_environment(sessions.current().environments_of(job)):
+            super().run_job(job)
 
     def get_job_exec_prefix(self, job: Any) -> str:
         """What a job's script does first. It has all of our environment, but must not leave its allocation for a

@@ -10,7 +10,7 @@ from marin_rules.engine.session import Session
 from marin_rules.engine.software import SoftwareFolder
 from marin_rules.engine.warm import WarmServer
 from marin_rules.execution.assessment import IDLE
-from marin_rules.execution.environment import exported
+from marin_rules.execution.environment import exported, passed_on
 from marin_rules.execution.info import experiment_info_path, write_experiment_info
 from marin_rules.execution.known_runs import forget, remember
 from marin_rules.execution.status import Status, parse_status, read_status, status_bytes, status_path
@@ -45,7 +45,7 @@ class RunControl:
             self._plan.forced = tuple(step.index for step in again)
         self._plan.write(run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
-        os.environ.update(exported(self._plan.environments))
+        os.environ.update(exported(self._plan.environments) or passed_on())
         if "SLURM_JOB_ID" in os.environ:
             os.environ[DRIVER_JOB_VARIABLE] = os.environ["SLURM_JOB_ID"]
         remember(self._plan)

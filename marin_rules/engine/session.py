@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.execution.assessment import Assessment, StatusOrError, assess
@@ -59,6 +60,12 @@ class Session:
 
     def rule(self, step: FrozenStep) -> str:
         return step.rule or self.rule_of[kind_of(step)]
+
+    def environments_of(self, job: Any) -> list[int | None]:
+        """Which sets of environment variables the steps of one of Snakemake's jobs take, groups included."""
+        jobs = job.jobs if job.is_group() else [job]
+        keys = [getattr(single.wildcards, "step", None) for single in jobs]
+        return [self.plan.by_key[key].environment for key in keys if key in self.plan.by_key]
 
     @cached_property
     def remote_rules(self) -> frozenset[str]:

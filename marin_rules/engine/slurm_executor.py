@@ -34,6 +34,7 @@ from marin_rules.engine import session as sessions
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_tracking import OwnJobs, Track
 from marin_rules.errors import MarinRulesError
+from marin_rules.execution.environment import for_job_elsewhere, in_this_environment, without_sets
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.info import version_clash
 from marin_rules.execution.known_runs import find_run
@@ -95,7 +96,8 @@ class Executor(StockExecutor):  # type: ignore[misc]
     def run_job(self, job: Any) -> None:
         step = self._step(job)
         if step is None:
-            super().run_job(job)
+            with in_this_environment(self._session.environments_of(job)):
+                super().run_job(job)
             return
         track = self._tracks.setdefault(step.key, Track(step))
         track.state, track.restarts, track.ended_at = "", 0, None
@@ -168,7 +170,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
         )
-        number = submission.submit(_job_environment(submission.resources["cpus_per_task"]))
+        number = submission.submit(_job_environment(submission.resources["cpus_per_task"], step))
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
@@ -420,6 +422,7 @@ def _status(step: FrozenStep) -> Status | None:
         return None
 
 
-def _job_environment(cores: int) -> dict[str, str]:
-    """Ours, and how many cores there are, if the user has not said it otherwise."""
-    return {**dict.fromkeys(_THREADS, str(cores)), **os.environ}
+def _job_environment(cores: int, step: FrozenStep) -> dict[str, str]:
+    """Ours, how many cores there are, if the user has not said it otherwise, and the variables of this step alone."""
+    own = for_job_elsewhere([step.environment])
+    return {**dict.fromkeys(_THREADS, str(cores)), **without_sets(os.environ), **own}

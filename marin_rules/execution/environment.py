@@ -1,36 +1,126 @@
 """Environment variables of steps: how they reach the worker without touching a file or a command line.
 
-The values given to `remote(fn, env_vars=...)` may be secrets. They travel in one variable of the driver's own
-environment, which jobs inherit; the plan only says which set a step takes.
+The values given to `remote(fn, env_vars=...)` may be secrets, and there may be more of them than an environment holds
+(128 KiB a variable, on Linux). The driver keeps all sets in memory, as a file that has no name (a memfd), and its
+environment tells the jobs on this machine where they find it: below `/proc/<driver>/fd`, which only the same user can
+open, and only as long as the driver lives. A job elsewhere gets the set of its own step in its environment. The plan
+says only which set a step takes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from marin_rules.errors import MarinRulesError
 
-_VARIABLE = "MARIN_RULES_STEP_ENVIRONMENTS"
+_ALL = "MARIN_RULES_STEP_ENVIRONMENTS"
+"""Where all sets of the run are: `<path> <mark>`."""
+
+_SOME = "MARIN_RULES_OWN_ENVIRONMENT"
+"""The sets of some steps themselves, as JSON: number -> variables."""
+
 _OWN_PREFIX = "MARIN_RULES_"
+
+_MOST_BYTES = 100_000
+"""Of sets in one variable: Linux allows 128 KiB, with its name."""
+
+_held: list[int] = []
+"""Descriptors that stay open as long as this process lives."""
+
+_changing_environment = threading.Lock()
 
 
 def exported(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What the driver adds to its environment."""
-    return {_VARIABLE: json.dumps(list(environments))} if environments else {}
+    """Keep the sets in the memory of this process; returns what its children on this machine need to find them."""
+    if not environments:
+        return {}
+    mark = secrets.token_hex(8)  # Another process may have our number one day, and this descriptor.
+    content = "\n".join([mark, *(json.dumps(dict(variables)) for variables in environments)]).encode()
+    try:
+        descriptor = os.memfd_create("marin-rules")
+    except (AttributeError, OSError) as error:
+        return _in_one_variable(dict(enumerate(environments)), f"this system keeps no files in memory ({error})")
+    _held.append(descriptor)
+    while content:
+        content = content[os.write(descriptor, content) :]
+    return {_ALL: f"/proc/{os.getpid()}/fd/{descriptor} {mark}"}
+
+
+def passed_on() -> dict[str, str]:
+    """The same for sets that another process keeps for us: keep them here, since that one may end before us."""
+    return exported([json.loads(line) for line in _lines()]) if _ALL in os.environ else {}
+
+
+def for_job_elsewhere(numbers: Iterable[int | None]) -> dict[str, str]:
+    """What the environment of a job on another machine holds for its steps: their own sets and no others."""
+    sets = {number: _set(number) for number in sorted({number for number in numbers if number is not None})}
+    return _in_one_variable(sets, "a job on another machine gets them in its environment") if sets else {}
+
+
+@contextlib.contextmanager
+def in_this_environment(numbers: Iterable[int | None]) -> Iterator[None]:
+    """For submissions that send the environment of this process along, whatever it is then."""
+    variables = for_job_elsewhere(numbers)
+    with _changing_environment:
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name in variables:
+                os.environ.pop(name, None)
+
+
+def without_sets(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for another machine, where nothing of this process can be found."""
+    return {name: value for name, value in environment.items() if name not in (_ALL, _SOME)}
 
 
 def enter_step_environment(number: int | None) -> None:
     """Give this process the variables of its step, and hide from it those that steer this run."""
-    environments = json.loads(os.environ.get(_VARIABLE, "[]"))
+    variables = {} if number is None else _set(number)
     for name in [name for name in os.environ if name.startswith(_OWN_PREFIX)]:
         del os.environ[name]
-    if number is None:
-        return
-    if number >= len(environments):
+    os.environ.update(variables)
+
+
+def _set(number: int) -> dict[str, str]:
+    some = _some()
+    lines = [] if number in some else _lines()
+    found = some.get(number) if number in some else json.loads(lines[number]) if number < len(lines) else None
+    if found is None:
         raise MarinRulesError(
-            "the step's environment variables did not reach this process. They travel in the environment of the driver:"
-            " start the experiment again, with an executor that passes it on to its jobs."
+            "the step's environment variables did not reach this process: the driver of the run keeps them, and it is"
+            " gone or on another machine. Start the experiment again, with an executor that passes its environment on"
+            " to its jobs."
         )
-    os.environ.update(environments[number])
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _in_one_variable(sets: Mapping[int, Mapping[str, str]], why: str) -> dict[str, str]:
+    text = json.dumps({number: dict(variables) for number, variables in sets.items()})
+    if len(text) > _MOST_BYTES:
+        raise MarinRulesError(
+            f"the env_vars of {len(sets)} step(s) take {len(text)} bytes, and {_MOST_BYTES} fit: {why}. Let the step"
+            " read large values from a file or a secret store instead."
+        )
+    return {_SOME: text}
+
+
+def _some() -> dict[int, dict[str, str]]:
+    return {int(number): variables for number, variables in json.loads(os.environ.get(_SOME, "{}")).items()}
+
+
+def _lines() -> list[str]:
+    """The sets that the driver keeps, each as JSON; none if it is gone."""
+    path, _, mark = os.environ.get(_ALL, "").partition(" ")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found, *lines = file.read().split("\n")
+    except (OSError, ValueError):
+        return []
+    return lines if found == mark else []

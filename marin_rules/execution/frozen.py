@@ -308,6 +308,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
     packer = Packer()
     roots = frozenset(plan.roots)
     environments: list[dict[str, str]] = []
+    positions: dict[frozenset[tuple[str, str]], int] = {}
     software = _Software(run)
     steps, records, calls = [], [], []
     keys: set[str] = set()
@@ -320,9 +321,9 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
             if fn.env_vars:
                 variables = dict(fn.env_vars)
                 packer.secrets.update(variables.values())
-                if variables not in environments:
+                environment = positions.setdefault(frozenset(variables.items()), len(environments))
+                if environment == len(environments):
                     environments.append(variables)
-                environment = environments.index(variables)
             fn = fn.fn
         steps.append(
             FrozenStep(

@@ -1,0 +1,155 @@
+"""Variables of steps: any number of them reaches the steps of this machine, a job elsewhere gets only its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.environment import (
+    enter_step_environment,
+    exported,
+    for_job_elsewhere,
+    in_this_environment,
+    passed_on,
+    without_sets,
+)
+
+MANY = [{"TOKEN": f"{number:04}" + "x" * 106, "SAME": "ä\n="} for number in range(1200)]
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """Put variables into this process's environment, as the driver does."""
+
+    def publish(variables: dict[str, str]) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return publish
+
+
+def seen_by_child(number: int | None, variables: dict[str, str]) -> dict[str, str]:
+    """The environment of a step's process, in a Python of its own."""
+    code = (
+        "import json, os, sys\n"
+        "from marin_rules.execution.environment import enter_step_environment\n"
+        "enter_step_environment(json.loads(sys.argv[1]))\n"
+        "print(json.dumps(dict(os.environ)))\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(number)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, str] = json.loads(answer.stdout)
+    return found
+
+
+def test_more_variables_than_an_environment_holds_reach_their_steps() -> None:
+    variables = exported(MANY)
+    assert sum(len(value) for value in variables.values()) < 100
+    last = seen_by_child(1199, variables)
+    assert (last["TOKEN"], last["SAME"]) == (MANY[1199]["TOKEN"], "ä\n=")
+    none = seen_by_child(None, variables)
+    assert not {"TOKEN", "SAME"} & none.keys()
+    for found in (last, none):
+        assert not [name for name in found if name.startswith("MARIN_RULES_")]
+
+
+def test_nothing_is_published_for_steps_without_variables() -> None:
+    assert exported([]) == {}
+    assert passed_on() == {}
+    assert for_job_elsewhere([None]) == {}
+
+
+def test_a_process_keeps_what_another_one_kept_for_it(published: Any) -> None:
+    """The engine outlives a `python x.py` that is killed."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", "import json; from marin_rules.execution.environment import exported\n"
+         "print(json.dumps(exported([{'A': 'one'}, {'A': 'two'}])), flush=True); input()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert keeper.stdout is not None
+    theirs = json.loads(keeper.stdout.readline())
+    published(theirs)
+    ours = passed_on()
+    keeper.kill()
+    keeper.communicate()
+    with pytest.raises(subprocess.CalledProcessError):
+        seen_by_child(1, theirs)
+    assert seen_by_child(1, ours)["A"] == "two"
+
+
+def test_a_job_elsewhere_gets_only_its_own_variables(published: Any) -> None:
+    published(exported([{"A": "one"}, {"B": "two"}, {"C": "three"}]))
+    job = {**without_sets(os.environ), **for_job_elsewhere([1])}
+    assert not any("one" in value or "three" in value for name, value in job.items() if name.startswith("MARIN_RULES_"))
+    (name,) = [name for name in job if name.startswith("MARIN_RULES_")]
+    assert seen_by_child(1, {name: job[name]})["B"] == "two"
+
+    with in_this_environment([0, None, 2]):  # A group of steps in one job.
+        assert name in os.environ
+        group = {name: os.environ[name]}
+    assert name not in os.environ
+    assert seen_by_child(2, group)["C"] == "three"
+
+
+@pytest.mark.parametrize("lost", ["/proc/1/nothing mark", "/proc/self/status mark", ""])
+def test_variables_that_are_lost_are_told_and_no_others_taken(lost: str, published: Any) -> None:
+    published({"MARIN_RULES_STEP_ENVIRONMENTS": lost})
+    with pytest.raises(MarinRulesError, match="did not reach this process"):
+        enter_step_environment(0)
+
+
+def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    assert seen_by_child(1, exported([{"A": "one"}, {"A": "two"}]))["A"] == "two"
+    with pytest.raises(MarinRulesError, match=r"1200 step\(s\) take \d+ bytes.*keeps no files in memory"):
+        exported(MANY)
+
+
+def test_too_much_for_a_job_elsewhere_is_refused(published: Any) -> None:
+    published(exported([{"A": "x" * 200_000}]))
+    with pytest.raises(MarinRulesError, match=r"1 step\(s\) take 2000\d\d bytes, and 100000 fit: a job on another"):
+        for_job_elsewhere([0])
+
+
+@pytest.mark.parametrize("door", ["snakemake", "python"])
+def test_twelve_hundred_steps_with_variables(
+    door: str, experiment: Callable[..., Path], snakemake: Any, python: Any, prefix: Path, folder_of: Any
+) -> None:
+    file = experiment(
+        """
+        import os
+        from marin_rules import ExecutorStep, executor_main, remote, versioned
+
+        def work(number):
+            assert os.environ["TOKEN"] == f"{number:04}" * 27, "the wrong variables"
+            return len(os.environ["TOKEN"])
+
+        steps = [
+            ExecutorStep(f"s{number}", remote(work, env_vars={"TOKEN": f"{number:04}" * 27}), versioned(number))
+            for number in range(1200)
+        ]
+        if __name__ == "__main__":
+            executor_main(steps=steps)
+        """
+    )
+    names = '["^s7$", "^s1199$"]'
+    if door == "snakemake":
+        result = snakemake("--quiet", experiment=file, config={"run_only": names})
+    else:
+        result = python(file, "--prefix", prefix, "--run_only", names)
+    assert result.code == 0, result.output
+    for name in ("s7", "s1199"):
+        assert json.loads((folder_of(name) / ".artifact.json").read_text()) == 108
