@@ -14,7 +14,9 @@ What differs for steps, and why:
 - A job that a person cancelled is not tried again.
 - A job for the same step that is there already, from a driver that was killed, is taken up instead of submitting
   another one. A step that is under way elsewhere is waited for here, not on a node.
-- Slurm may be silent for a while: nothing is concluded from that.
+- Only one driver at a time looks for a step's job and submits one, so that two of them submit it once.
+- Slurm may be silent for a while, or refuse a job for reasons that pass: nothing is concluded from that at once.
+- A job that may wait for ever is reported with Slurm's reason.
 """
 
 from __future__ import annotations
@@ -22,30 +24,33 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from snakemake.deployment.conda import Conda
 from snakemake_executor_plugin_slurm import Executor as StockExecutor
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
-from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
 from marin_rules.engine import session as sessions
 from marin_rules.engine.job_resources import slurm_words
-from marin_rules.engine.slurm_tracking import OwnJobs, Track
+from marin_rules.engine.slurm_job import job_command, job_environment, job_resources
+from marin_rules.engine.slurm_notices import Notices, how_it_ended
+from marin_rules.engine.slurm_tracking import OwnJobs, Refusals, Track, is_ours_to_cancel
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.environment import for_job_elsewhere, in_this_environment, without_sets
+from marin_rules.execution.environment import in_this_environment
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.info import version_clash
 from marin_rules.execution.known_runs import find_run
 from marin_rules.execution.progress import made_progress
 from marin_rules.execution.status import CorruptStatusError, Status, read_status
 from marin_rules.execution.step_lease import open_lease
-from marin_rules.slurm.commands import SlurmBusyError, SlurmError
+from marin_rules.execution.submission_turn import kept, open_turn
+from marin_rules.slurm.commands import SlurmBusyError, SlurmError, SlurmRefusedError
 from marin_rules.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
+from marin_rules.slurm.refusals import pause_seconds
 from marin_rules.slurm.site import Queue
 from marin_rules.slurm.states import Meaning, meaning_of
 from marin_rules.slurm.submission import Submission
+from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
 
@@ -53,17 +58,11 @@ _FIRST_PAUSE_SECONDS = 0.5
 _PAUSE_GROWTH = 1.3
 """Between two looks at the queue: short while something happens, then longer, up to Snakemake's own setting."""
 
-_BUSY_SECONDS = (1.0, 30.0)
-"""First and longest pause before a command is tried again that Slurm had no time for."""
+_COMPLETING_SECONDS = 1.0
+"""Between two looks at a job that is about to end, or to be queued again."""
 
 _MISSING_SECONDS = 60.0
 """How long Slurm may not know a job that it has accepted, before it is taken for lost."""
-
-_KEPT_OUT_OF_CONDA = ("R_LIBS", "PYTHONPATH", "PERLLIB", "PERL5LIB")
-"""Variables that Snakemake hides from what runs in a conda environment."""
-
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""Variables by which Snakemake tells libraries how many cores a job has: they would take all that a node has."""
 
 _STATUS_SECONDS = 30.0
 """How long the status of a step may take to be seen here after its job has ended: network file systems cache."""
@@ -90,6 +89,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         """Jobs that Slurm does not know, and since when."""
 
         self._ours = OwnJobs()
+        self._notices = Notices(self.logger)
 
     # -- submitting ------------------------------------------------------------------------------------------
 
@@ -100,10 +100,12 @@ class Executor(StockExecutor):  # type: ignore[misc]
                 super().run_job(job)
             return
         track = self._tracks.setdefault(step.key, Track(step))
-        track.state, track.restarts, track.ended_at = "", 0, None
+        track.restart()
         try:
             info = self._take_up(job, track)
         except Exception as error:  # Nobody looks at this thread: whatever it is, it has to be told here.
+            if isinstance(error, SlurmError):
+                job.attempt = job.restart_times + 1  # Another try would be refused in the same words.
             self._report_job_error_threadsafe(SubmittedJobInfo(job), f"could not be submitted: {error}")
             return
         self._pause = _FIRST_PAUSE_SECONDS
@@ -116,46 +118,64 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return None
         return self._session.plan.by_key.get(job.wildcards.step)
 
-    def _command(self, job: Any, step: FrozenStep) -> str:
-        """What the job executes: the step's worker, or the Snakemake that runs a hand-written rule."""
-        methods = self.workflow.deployment_settings.deployment_method
-        has_conda = job.conda_env is not None and DeploymentMethod.CONDA in methods
-        is_made_there = SharedFSUsage.SOFTWARE_DEPLOYMENT not in self.workflow.storage_settings.shared_fs_usage
-        if step.rule is not None or (has_conda and is_made_there):
-            return str(self.format_job_exec(job))
-        if not has_conda:
-            return str(job.shellcmd)
-        conda = Conda(prefix_path=self.workflow.conda_base_path)
-        return f"unset {' '.join(_KEPT_OUT_OF_CONDA)}\n{conda.shellcmd(job.conda_env.address, job.shellcmd)}"
-
     def _take_up(self, job: Any, track: Track) -> SubmittedJobInfo | None:
         """Find a job that does the step already, or wait for whoever does it, or submit one."""
         step = track.step
         run = self._session.plan.run
         tag = Tag.of(run.id, step.key, run.absolute(step.output_path))
-        pause = _BUSY_SECONDS[0]
+        tries = 0
         while not self._ours.closed.is_set():
+            turn = open_turn(step.output_path)
+            if turn.try_acquire() is not None:
+                track.turn = turn
+                return SubmittedJobInfo(job, aux={})
             try:
-                found = live_job_of(tag, our_jobs().values())
-                if found is not None and found.state == "COMPLETING":
-                    self._ours.closed.wait(_BUSY_SECONDS[0])  # It ends, or is queued again: soon we know.
-                    continue
-                if found is not None:
-                    return self._adopt(job, track, found)
-                lease = open_lease(step.output_path, Owner.current())
-                holder = lease.try_acquire()
-                if holder is not None:
-                    track.lease = lease
-                    self._tell(f"wait   {step.name}: held by {describe(holder, time.time())}")
-                    return SubmittedJobInfo(job, aux={})
-                lease.release()
-                return self._submit(job, track, tag)
+                with kept(turn) as require_turn:
+                    info = self._in_turn(job, track, tag, require_turn)
+                if info is not None:
+                    track.refusals = None
+                    return info
+                self._ours.closed.wait(_COMPLETING_SECONDS)
             except SlurmBusyError as error:
                 # A submission that got no answer may have been made: the next look at the queue finds it.
-                self._tell(f"wait   {step.name}: {error}; will try again")
-                self._ours.closed.wait(pause)
-                pause = min(2 * pause, _BUSY_SECONDS[1])
+                self._notices.tell(f"wait   {step.name}: {error}; will try again")
+                tries += 1
+                self._ours.closed.wait(pause_seconds(tries))
+            except LeaseLostError:
+                continue  # We were held up for so long that another driver may have had its turn.
+            except SlurmRefusedError:
+                raise
+            except SlurmError as error:
+                return self._wait_after(error, job, track)
         return None
+
+    def _in_turn(self, job: Any, track: Track, tag: Tag, require_turn: Callable[[], None]) -> SubmittedJobInfo | None:
+        """The same while no other driver does so; None if a job of the step is about to end."""
+        step = track.step
+        found = live_job_of(tag, our_jobs().values())
+        if found is not None:
+            return None if found.state == "COMPLETING" else self._adopt(job, track, found)
+        lease = open_lease(step.output_path, Owner.current())
+        holder = lease.try_acquire()
+        if holder is not None:
+            track.lease = lease
+            self._notices.tell(f"wait   {step.name}: held by {describe(holder, time.time())}")
+            return SubmittedJobInfo(job, aux={})
+        lease.release()
+        if step.index not in self._session.plan.forced and _status(step) is Status.SUCCESS:
+            return SubmittedJobInfo(job, aux={})  # Another driver's job has done it meanwhile, as the next look tells.
+        require_turn()
+        return self._submit(job, track, tag)
+
+    def _wait_after(self, error: SlurmError, job: Any, track: Track) -> SubmittedJobInfo:
+        """Try again in a while what Slurm has refused for a reason that may pass; raises when patience is at an end."""
+        patience = self.workflow.executor_settings.refusal_patience
+        refusals = Refusals.after(track.refusals, time.monotonic(), patience)
+        if refusals is None:
+            raise SlurmError(f"{error}; tried again for {patience} s") from error
+        track.refusals = refusals
+        self._notices.tell_once(f"wait   {track.step.name}: {error}; will try again for {patience} s")
+        return SubmittedJobInfo(job, aux={})
 
     def _submit(self, job: Any, track: Track, tag: Tag) -> SubmittedJobInfo | None:
         step = track.step
@@ -163,46 +183,31 @@ class Executor(StockExecutor):  # type: ignore[misc]
         submission = Submission(
             name=step.job_name or step.name,
             tag=tag,
-            command=self._command(job, step),
+            command=job_command(self, job, step),
             log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / "%j.log"),
             folder=str(self.workflow.workdir_init),
-            resources=self._resources(job, step),
+            resources=job_resources(job, Queue() if step.rule is None else self._session.queue, settings),
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
         )
-        number = submission.submit(_job_environment(submission.resources["cpus_per_task"], step))
+        number = submission.submit(job_environment(submission.resources["cpus_per_task"], step))
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
-        self._tell(f"queue  {step.name}: slurm job {number}, {slurm_words(submission.resources)}")
+        self._notices.tell(f"queue  {step.name}: slurm job {number}, {slurm_words(submission.resources)}")
         return self._info(job, number)
 
-    def _resources(self, job: Any, step: FrozenStep) -> Mapping[str, Any]:
-        """What the job asks for; where a hand-written rule says nothing, what the cluster's file says."""
-        settings = self.workflow.executor_settings
-        queue = Queue() if step.rule is None else self._session.queue
-        fallback = {
-            "slurm_partition": queue.partition,
-            "slurm_account": queue.account,
-            "qos": settings.qos or queue.qos,
-            "runtime": queue.runtime,
-            "reservation": settings.reservation,
-        }
-        given = {name: value for name, value in job.resources.items() if value is not None}
-        return {
-            "cpus_per_task": job.threads,
-            **{name: value for name, value in fallback.items() if value},
-            **given,
-        }
-
     def _adopt(self, job: Any, track: Track, found: SlurmJob) -> SubmittedJobInfo:
-        """Go on with a job that another driver has submitted; it becomes ours if that driver is gone."""
+        """Go on with a job that another driver has submitted; it becomes ours if that driver is surely gone."""
         assert found.tag is not None
         run = find_run(found.tag.run)
-        if run is None or run.driver_is_gone or found.tag.run == self._session.plan.run.id:
+        gone = None if run is None else run.driver_is_gone
+        if is_ours_to_cancel(found.tag.run, self._session.plan.run.id, gone):
             self._ours.add(found.id)
+        else:
+            track.foreign_run = found.tag.run
         track.restarts = found.restarts
-        self._tell(f"found  {track.step.name}: slurm job {found.id} of {found.tag.run} is at it")
+        self._notices.tell(f"found  {track.step.name}: slurm job {found.id} of {found.tag.run} is at it")
         return self._info(job, found.id)
 
     def _info(self, job: Any, number: str) -> SubmittedJobInfo:
@@ -215,13 +220,11 @@ class Executor(StockExecutor):  # type: ignore[misc]
         jobs = self._ask(active_jobs)
         settled = False
         for info in active_jobs:
-            track = self._track(info)
-            if track is not None and track.lease is not None:
-                live = self._look_elsewhere(info, track)
-            elif jobs is None:
-                live = not self._is_done_anyway(info)
-            else:
-                live = self._look(info, track, jobs.get(info.external_jobid or ""))
+            try:
+                live = self._has_to_be_waited_for(info, jobs)
+            except Exception as error:  # It must not end the watch over all other jobs.
+                self._notices.tell_once(f"could not look at slurm job {info.external_jobid}, will try again: {error!r}")
+                live = True
             if live:
                 yield info
             else:
@@ -230,6 +233,18 @@ class Executor(StockExecutor):  # type: ignore[misc]
         longest = float(self.workflow.remote_execution_settings.seconds_between_status_checks)
         self._pause = _FIRST_PAUSE_SECONDS if settled else min(self._pause * _PAUSE_GROWTH, longest)
         self.next_seconds_between_status_checks = min(self._pause, longest)
+
+    def _has_to_be_waited_for(self, info: SubmittedJobInfo, jobs: Mapping[str, SlurmJob] | None) -> bool:
+        track = self._track(info)
+        if track is not None and track.turn is not None:
+            return self._look_at_turn(info, track, track.turn)
+        if track is not None and track.refusals is not None:
+            return self._look_at_clock(info, track.refusals)
+        if track is not None and track.lease is not None:
+            return self._look_elsewhere(info, track, track.lease)
+        if jobs is None:
+            return not self._is_done_anyway(info)
+        return self._look(info, track, jobs.get(info.external_jobid or ""))
 
     def _track(self, info: SubmittedJobInfo) -> Track | None:
         step = self._step(info.job)
@@ -242,13 +257,13 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return {}
         try:
             jobs = our_jobs()
-        except SlurmError as error:
+        except Exception as error:  # Whatever it is, it must not end the watch.
             if not self._silent:
-                self._tell(f"slurm does not answer, its jobs go on: {error}")
+                self._notices.tell(f"slurm does not answer, its jobs go on: {error}")
             self._silent = True
             return None
         if self._silent:
-            self._tell("slurm answers again")
+            self._notices.tell("slurm answers again")
         self._silent = False
         return {**jobs, **forgotten_jobs([number for number in ids if number not in jobs])}
 
@@ -266,7 +281,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return self._is_settling(info, track)
         if track is not None and self._is_interruption(track, meaning, job.id):
             return self._again(info, track, job)
-        self._fail(info, _reason(job, meaning), again=meaning is not Meaning.CANCELLED)
+        self._fail(info, how_it_ended(job, meaning), again=meaning is not Meaning.CANCELLED)
         return False
 
     def _is_settling(self, info: SubmittedJobInfo, track: Track | None) -> bool:
@@ -309,14 +324,24 @@ class Executor(StockExecutor):  # type: ignore[misc]
         else:
             self._fail(info, clash, again=False)
 
-    def _look_elsewhere(self, info: SubmittedJobInfo, track: Track) -> bool:
+    def _look_at_turn(self, info: SubmittedJobInfo, track: Track, turn: Lease) -> bool:
+        """Another driver is about to submit the step's job: look for that job once it has done so, or is gone."""
+        if not _is_free(turn):
+            return True
+        track.turn = None
+        self._job_submission_executor.submit(self.run_job, info.job)
+        return False
+
+    def _look_at_clock(self, info: SubmittedJobInfo, refusals: Refusals) -> bool:
+        """Slurm did not take the step's job: try again when it is time."""
+        if time.monotonic() < refusals.not_before:
+            return True
+        self._job_submission_executor.submit(self.run_job, info.job)
+        return False
+
+    def _look_elsewhere(self, info: SubmittedJobInfo, track: Track, lease: Lease) -> bool:
         """A step that another run is at: done, still under way, or free for us."""
-        assert track.lease is not None
-        try:
-            if track.lease.try_acquire() is not None:
-                return True
-            track.lease.release()
-        except (OSError, MarinRulesError):
+        if not _is_free(lease):
             return True
         track.lease = None
         if _status(track.step) is Status.SUCCESS:
@@ -339,7 +364,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         what = f"slurm job {job.id} was {job.state}{f' on {job.nodes}' if job.nodes else ''}"
         if self._is_too_often(info, track, what):
             return False
-        self._tell(f"again  {track.step.name}: {what}; submitted again{self._count(track)}")
+        self._notices.tell(f"again  {track.step.name}: {what}; submitted again{self._count(track)}")
         self._job_submission_executor.submit(self.run_job, info.job)
         return False
 
@@ -350,7 +375,9 @@ class Executor(StockExecutor):  # type: ignore[misc]
                 cancel([job.id])
             return False
         if job.state == "RUNNING" and track.state != "RUNNING":
-            self._tell(f"start  {track.step.name} on {job.nodes}")
+            self._notices.tell(f"start  {track.step.name} on {job.nodes}")
+        elif job.state == "PENDING":
+            self._notices.tell_why_it_waits(track.step.name, job)
         track.state = job.state
         track.nodes = job.nodes or track.nodes
         return True
@@ -361,7 +388,9 @@ class Executor(StockExecutor):  # type: ignore[misc]
             track.interruptions += job.restarts - track.restarts
             track.restarts, track.state = job.restarts, ""
             where = track.nodes or "its machine"
-            self._tell(f"again  {track.step.name}: taken off {where}, queued again by Slurm{self._count(track)}")
+            self._notices.tell(
+                f"again  {track.step.name}: taken off {where}, queued again by Slurm{self._count(track)}"
+            )
 
     def _is_too_often(self, info: SubmittedJobInfo, track: Track, what: str) -> bool:
         most = self.workflow.executor_settings.max_interruptions
@@ -393,26 +422,20 @@ class Executor(StockExecutor):  # type: ignore[misc]
         """End all that this run has submitted, also what is being looked at or submitted in this moment."""
         ids = self._ours.close()
         ids |= {info.external_jobid for info in active_jobs if info.external_jobid and self._track(info) is None}
+        for info in active_jobs:
+            track = self._track(info)
+            if track is not None and track.foreign_run is not None and info.external_jobid not in ids:
+                self._notices.tell(
+                    f"left   {track.step.name}: slurm job {info.external_jobid} belongs to run {track.foreign_run};"
+                    f" `scancel {info.external_jobid}` would end it"
+                )
         if not ids:
             return
         try:
             cancel(sorted(ids))
-            self._tell(f"cancelled slurm jobs {', '.join(sorted(ids))}")
+            self._notices.tell(f"cancelled slurm jobs {', '.join(sorted(ids))}")
         except SlurmError as error:
-            self._tell(f"could not cancel the jobs: {error}. Do it by hand: scancel {' '.join(sorted(ids))}")
-
-    def _tell(self, text: str) -> None:
-        self.logger.info(f"{time.strftime('%H:%M:%S')} {text}")
-
-
-def _reason(job: SlurmJob, meaning: Meaning) -> str:
-    words = {
-        Meaning.OUT_OF_MEMORY: "ran out of memory",
-        Meaning.TIMED_OUT: "reached its time limit",
-        Meaning.CANCELLED: "was cancelled",
-        Meaning.INTERRUPTED: "lost its machine",
-    }
-    return f"slurm job {job.id} {words.get(meaning, 'failed')}{f' on {job.nodes}' if job.nodes else ''}"
+            self._notices.tell(f"could not cancel the jobs: {error}. Do it by hand: scancel {' '.join(sorted(ids))}")
 
 
 def _status(step: FrozenStep) -> Status | None:
@@ -422,7 +445,12 @@ def _status(step: FrozenStep) -> Status | None:
         return None
 
 
-def _job_environment(cores: int, step: FrozenStep) -> dict[str, str]:
-    """Ours, how many cores there are, if the user has not said it otherwise, and the variables of this step alone."""
-    own = for_job_elsewhere([step.environment])
-    return {**dict.fromkeys(_THREADS, str(cores)), **without_sets(os.environ), **own}
+def _is_free(lease: Lease) -> bool:
+    """Whether a lease that another one had can be taken; it is not kept."""
+    try:
+        if lease.try_acquire() is not None:
+            return False
+        lease.release()
+    except (OSError, MarinRulesError):
+        return False
+    return True

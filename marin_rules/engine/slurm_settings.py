@@ -1,4 +1,4 @@
-"""The settings of the executor `marin-slurm`: those of Snakemake's Slurm plug-in, and one more."""
+"""The settings of the executor `marin-slurm`: those of Snakemake's Slurm plug-in, and a few more."""
 
 from dataclasses import dataclass, field
 
@@ -16,6 +16,16 @@ class ExecutorSettings(StockSettings):  # type: ignore[misc]
         metadata={
             "help": "How often a step may lose its machine (preempted, node failed, time limit reached while it made"
             " progress) and be submitted again, without counting as a failure.",
+            "env_var": False,
+            "required": False,
+        },
+    )
+
+    refusal_patience: int = field(
+        default=300,
+        metadata={
+            "help": "For how many seconds a job that Slurm refuses for an unknown reason is submitted again. One that"
+            " is wrong in itself (no such partition, account or machine) fails at once.",
             "env_var": False,
             "required": False,
         },

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from marin_rules.execution.frozen import FrozenStep
+from marin_rules.slurm.refusals import pause_seconds
 from marin_rules.storage.leases.lease import Lease
 
 
@@ -23,7 +24,46 @@ class Track:
     lease: Lease | None = None
     """Watches a step that is under way elsewhere; None once it has a job of ours."""
 
+    turn: Lease | None = None
+    """Watches another driver that is about to submit the step's job."""
+
+    refusals: Refusals | None = None
+    """Slurm does not take its job, and it is not known whether it ever will."""
+
+    foreign_run: str | None = None
+    """The run whose job we wait for; None if the job is ours."""
+
     ended_at: float | None = None
+
+    def restart(self) -> None:
+        """Forget the job that was: another one is looked for."""
+        self.state, self.restarts, self.ended_at, self.foreign_run = "", 0, None, None
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Submissions that were refused for reasons unknown, one after the other."""
+
+    since: float
+    count: int
+    not_before: float
+    """When to try again. All by the monotonic clock."""
+
+    @classmethod
+    def after(cls, before: Refusals | None, now: float, patience: float) -> Refusals | None:
+        """One refusal more; None when patience is at an end."""
+        since, count = (now, 1) if before is None else (before.since, before.count + 1)
+        not_before = now + pause_seconds(count)
+        return None if not_before - since > patience else cls(since, count, not_before)
+
+
+def is_ours_to_cancel(job_run: str, own_run: str, driver_is_gone: bool | None) -> bool:
+    """Whether a job that was found is to be ended along with this run.
+
+    That of a run whose driver is known to be dead is: nobody else will. One whose run is not known here (None: another
+    state folder, another machine's) may well have its driver, and is not.
+    """
+    return job_run == own_run or driver_is_gone is True
 
 
 @dataclass

@@ -11,27 +11,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.slurm.refusals import Refusal, kind_of
 
 TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
-
-
-_PASSING = (
-    "unable to contact slurm controller",
-    "unable to contact the controller",
-    "socket timed out",
-    "connection refused",
-    "connect failure",
-    "connection timed out",
-    "zero bytes were transmitted",
-    "transport endpoint is not connected",
-    "temporarily unavailable",
-    "temporarily unable",
-    "in standby mode",
-    "submitjob",
-    "slurm_load_jobs error",
-)
-"""What Slurm says when it is busy, restarts, or has as many of the user's jobs as it takes: it passes."""
 
 
 class SlurmError(MarinRulesError):
@@ -40,6 +23,10 @@ class SlurmError(MarinRulesError):
 
 class SlurmBusyError(SlurmError):
     """Slurm gave no answer, or asked to try again later."""
+
+
+class SlurmRefusedError(SlurmError):
+    """The request itself is wrong: it will be refused again."""
 
 
 def has_slurm() -> bool:
@@ -53,28 +40,38 @@ def run_command(
     timeout: float = TIMEOUT_SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """What a command prints."""
+    """What a command prints; bytes that are no UTF-8 come as replacement characters."""
     try:
         answer = subprocess.run(
             words,
-            input=stdin,
+            # Bytes: Slurm repeats what any of the user's other programs told it (comments, names), in any encoding.
+            input=None if stdin is None else os.fsencode(stdin),
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
-            text=True,
             timeout=timeout,
             env=None if environment is None else dict(environment),
             # Ctrl-C in a terminal is for the driver, which decides what is to be ended, and how.
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise SlurmError(f"{words[0]} is not on this machine: start the run where Slurm's commands are") from error
+        raise SlurmRefusedError(
+            f"{words[0]} is not on this machine: start the run where Slurm's commands are"
+        ) from error
+    except OSError as error:  # No memory, no processes left, no permission.
+        raise SlurmError(f"{words[0]} could not be started: {error}") from error
     except subprocess.TimeoutExpired as error:
         raise SlurmBusyError(f"{words[0]} gave no answer for {timeout:.0f} s") from error
     if answer.returncode != 0:
-        message = _message(answer.stderr)
-        kind = SlurmBusyError if any(sign in message.lower() for sign in _PASSING) else SlurmError
-        raise kind(f"{words[0]} failed: {message or f'exit code {answer.returncode}'}")
-    return answer.stdout
+        message = _message(_text(answer.stderr))
+        raise _ERRORS[kind_of(message)](f"{words[0]} failed: {message or f'exit code {answer.returncode}'}")
+    return _text(answer.stdout)
+
+
+_ERRORS = {Refusal.PASSING: SlurmBusyError, Refusal.UNKNOWN: SlurmError, Refusal.LASTING: SlurmRefusedError}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
 
 
 def _message(text: str) -> str:

@@ -85,14 +85,17 @@ def our_jobs() -> dict[str, SlurmJob]:
         timeout=_QUERY_SECONDS,
     )  # fmt: skip
     jobs = [_from_squeue(record) for record in answer.split(_JOB_END)[:-1]]
-    return {job.id: job for job in jobs}
+    return {job.id: job for job in jobs if job is not None}
 
 
-def _from_squeue(record: str) -> SlurmJob:
-    values = [value.strip() for value in record.split(_FIELD_END)]
+def _from_squeue(record: str) -> SlurmJob | None:
+    """The job in a line of squeue; None for what is no line of it: the rest of a comment that has our separators."""
+    values = [value.strip() for value in record.split(_FIELD_END, len(_COLUMNS))]
+    if len(values) <= len(_COLUMNS) or not values[0].isdecimal():
+        return None
     number, state, reason, nodes, elapsed, partition, restarts, comment = values
-    tag = Tag.parse(comment)
-    return SlurmJob(number, state, _word(reason), _word(nodes), elapsed, partition, int(restarts or 0), tag)
+    count = int(restarts) if restarts.isdecimal() else 0
+    return SlurmJob(number, state, _word(reason), _word(nodes), elapsed, partition, count, Tag.parse(comment))
 
 
 def forgotten_jobs(ids: Sequence[str]) -> dict[str, SlurmJob]:

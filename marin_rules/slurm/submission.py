@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marin_rules.slurm.commands import run_command
+from marin_rules.slurm.commands import SlurmError, run_command
 from marin_rules.slurm.queue import Tag
 
 PLAIN_OPTIONS = {
@@ -81,4 +81,7 @@ class Submission:
         os.makedirs(os.path.dirname(self.log), exist_ok=True)
         answer = run_command(*self.words(), stdin=self.script(), environment=environment, timeout=60.0)
         # Some sites print a greeting first; a cluster's name may follow the number.
-        return answer.strip().splitlines()[-1].split(";")[0].strip()
+        number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
+        if not number.isdecimal():
+            raise SlurmError(f"sbatch printed no number of a job, but {answer.strip()[-200:]!r}")
+        return number

@@ -294,6 +294,7 @@ class SlurmCluster:
             cwd=self.folder,
             capture_output=True,
             text=True,
+            errors="replace",  # Comments are in whatever encoding a test likes.
             timeout=WAIT_SECONDS,
         )
         if check and ran.returncode:

@@ -1,5 +1,7 @@
 """Runs on the test cluster."""
 
+import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,21 @@ def run_on_slurm(start_on_slurm: Callable[..., Running]) -> Callable[..., Result
         return start_on_slurm(*arguments, **options).wait(timeout)
 
     return run
+
+
+@pytest.fixture
+def in_front_of(slurm: SlurmCluster, tmp_path: Path) -> Callable[[str, str], dict[str, str]]:
+    """`in_front_of("sbatch", lines)` puts lines of shell before a command of Slurm: the environment that has it so."""
+
+    def write(command: str, lines: str) -> dict[str, str]:
+        before, after = tmp_path / "bin", slurm.environment["PATH"]
+        before.mkdir(exist_ok=True)
+        script = before / command
+        script.write_text(f'#!/bin/sh\n{lines}\nPATH={shlex.quote(after)}\nexec {command} "$@"\n')
+        script.chmod(0o755)
+        return {"PATH": f"{before}{os.pathsep}{after}"}
+
+    return write
 
 
 @pytest.fixture

@@ -1,9 +1,14 @@
 """Tags of jobs, states and what they mean, and the sbatch line."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from marin_rules.slurm.commands import SlurmBusyError, SlurmError, run_command
 from marin_rules.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
+from marin_rules.slurm.reasons import advice_about
+from marin_rules.slurm.refusals import Refusal, kind_of, pause_seconds
 from marin_rules.slurm.states import Meaning, meaning_of
 from marin_rules.slurm.submission import Submission
 from slurm.cluster import SlurmCluster
@@ -92,6 +97,123 @@ def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkey
     assert jobs[one].tag == tag
     assert (jobs[two].state, jobs[two].reason, jobs[two].tag) == ("PENDING", "BeginTime", None)
     assert jobs[two].partition == "cpu"
+
+
+FOREIGN_COMMENTS = [
+    os.fsdecode(b"pr\xfcfung"),  # Latin-1
+    "\N{SNOWMAN}" * 334,  # squeue cuts it within a character
+    "marin-rules:a:b",
+]
+
+
+def test_jobs_of_others_with_whatever_comments_are_no_trouble(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    tag = Tag.of("run", "train/base-1a2b3c", "/out")
+    foreign = [slurm.submit("exec true", "--hold", f"--comment={comment}") for comment in FOREIGN_COMMENTS]
+    own = slurm.submit("exec true", "--hold", f"--comment={tag}")
+    jobs = our_jobs()
+    assert {number: jobs[number].tag for number in [*foreign, own]} == {**dict.fromkeys(foreign), own: tag}
+    assert {jobs[number].state for number in foreign} == {"PENDING"}
+
+
+def test_a_comment_with_our_separators_is_taken_for_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "said"
+    said.write_text(
+        "7\x1fRUNNING\x1f\x1fcpu1\x1f1:00\x1fcpu\x1f0\x1fx\x1fy\x1ez\x1fa\x1fb\x1fc\x1fd\x1fe\x1ff\x1fg\x1e\n8\x1f\x1e"
+    )
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\nexec cat {said}\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert {job.id: (job.state, job.nodes, job.tag) for job in our_jobs().values()} == {"7": ("RUNNING", "cpu1", None)}
+
+
+@pytest.mark.parametrize("extra", [b"", b"\xff\xfe", "\N{SNOWMAN}".encode()[:2]])
+def test_what_slurm_prints_need_not_be_text(extra: bytes, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    said.write_bytes(b"one " + extra)
+    assert run_command("cat", str(said)).startswith("one ")
+    with pytest.raises(SlurmError, match="sh failed: one"):
+        run_command("sh", "-c", f"cat {said} >&2; exit 1")
+    assert run_command("cat", stdin=os.fsdecode(b"in a \xff folder")) == "in a \N{REPLACEMENT CHARACTER} folder"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Batch job submission failed: Unable to contact slurm controller (connect failure)", Refusal.PASSING),
+        ("Batch job submission failed: Socket timed out on send/recv operation", Refusal.PASSING),
+        ("Batch job submission failed: Slurm temporarily unable to accept job, sleeping and retrying", Refusal.PASSING),
+        (
+            "AssocMaxSubmitJobLimit; Batch job submission failed: Job violates accounting/QOS policy"
+            " (job submit limit, user's size and/or time limits)",
+            Refusal.PASSING,
+        ),
+        (
+            "QOSMaxCpuPerJobLimit; Batch job submission failed: Job violates accounting/QOS policy"
+            " (job submit limit, user's size and/or time limits)",
+            Refusal.LASTING,
+        ),
+        ("invalid partition specified: nowhere", Refusal.LASTING),
+        ("Batch job submission failed: Invalid account or account/partition combination specified", Refusal.LASTING),
+        ("Batch job submission failed: Invalid qos specification", Refusal.LASTING),
+        ("Batch job submission failed: Requested node configuration is not available", Refusal.LASTING),
+        ("Batch job submission failed: Invalid generic resource (gres) specification", Refusal.LASTING),
+        ("Batch job submission failed: Invalid feature specification", Refusal.LASTING),
+        ("CPU count per node can not be satisfied", Refusal.LASTING),
+        ("Memory specification can not be satisfied", Refusal.LASTING),
+        ("unrecognized option '--nonsense'", Refusal.LASTING),
+        ("Batch job submission failed: Protocol authentication error", Refusal.UNKNOWN),
+        ("Batch job submission failed: I/O error writing script/environment to file", Refusal.UNKNOWN),
+        ("Batch job submission failed: Unspecified error", Refusal.UNKNOWN),
+        ("Access/permission denied", Refusal.UNKNOWN),  # So it is said, too, while users are read anew.
+        ("", Refusal.UNKNOWN),
+    ],
+)
+def test_what_a_refusal_says_about_another_try(message: str, kind: Refusal) -> None:
+    assert kind_of(message) is kind
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    assert [pause_seconds(tries) for tries in (1, 2, 3, 5, 6, 7, 10_000)] == [1, 2, 4, 16, 30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("", None),
+        ("None", None),
+        ("Priority", None),
+        ("Resources", None),
+        ("BeginTime", None),
+        ("Dependency", None),
+        ("AReasonOfTomorrow", None),
+        ("JobHeldUser", "`scontrol release 7` lets it go"),
+        ("JobHeldAdmin", "ask an administrator"),
+        ("launch failed requeued held", "`scontrol release 7`"),
+        ("job_requeued_in_held_state", "`scontrol release 7`"),
+        ("DependencyNeverSatisfied", "`scancel 7`"),
+        ("PartitionTimeLimit", "more time than the partition gives"),
+        ("PartitionNodeLimit", "machines than the partition has"),
+        ("PartitionDown", "takes no jobs now"),
+        ("BadConstraints", "no machine has what it asks for"),
+        ("ReqNodeNotAvail, UnavailableNodes:cpu[1-2]", "down, drained or reserved"),
+        ("(ReqNodeNotAvail, May be reserved for other job)", "down, drained or reserved"),
+        ("QOSNotAllowed", "may not use the partition"),
+        ("AssocMaxCpuPerJobLimit", "a limit lets no job have"),
+        ("QOSMaxWallDurationPerJobLimit", "a limit lets no job have"),
+        ("AssocGrpCpuLimit", "a limit of your account or QOS"),
+        ("QOSMaxCpuPerUserLimit", "a limit of your account or QOS"),
+        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS"),
+    ],
+)
+def test_reasons_to_wait_that_somebody_has_to_hear_of(reason: str, advice: str | None) -> None:
+    told = advice_about(reason, "7")
+    assert (told is None) == (advice is None)
+    assert advice is None or (told is not None and advice in told)
 
 
 def test_trouble_that_passes_is_told_from_trouble_that_stays(
