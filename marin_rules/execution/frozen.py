@@ -24,7 +24,7 @@ from marin_rules.errors import MarinRulesError, PlanError, SettingsError
 from marin_rules.execution.conda import CondaEnvironment
 from marin_rules.execution.plain import to_plain
 from marin_rules.execution.sources import FrozenSources, collect_sources
-from marin_rules.execution.travel import Packer, Unpacker
+from marin_rules.execution.travel import Packer, Unpacker, secret_values
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH, to_json
 from marin_rules.machines import MachineRequest, resources_of
@@ -320,7 +320,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
             groups, job_name, conda = fn.pip_dependency_groups, fn.name, conda or fn.conda
             if fn.env_vars:
                 variables = dict(fn.env_vars)
-                packer.secrets.update(variables.values())
+                packer.secrets.update(secret_values(variables))
                 environment = positions.setdefault(frozenset(variables.items()), len(environments))
                 if environment == len(environments):
                     environments.append(variables)

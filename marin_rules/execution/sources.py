@@ -4,10 +4,14 @@ Functions of importable modules travel by reference. So that an edit during a ru
 sources of modules which stand beside the experiment or in its working directory travel with the plan, and a step's
 process imports these instead of the files. Installed packages are imported as usual. A module that is first imported
 inside a step's function is not known at planning, and is read from its file.
+
+A module that spells out a secret (the value of an `env_vars` variable that may be one) stays where it is: of it only a
+checksum travels, and a step that finds it changed does not import it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.abc
 import json
 import os
@@ -33,9 +37,12 @@ class _Source:
 
     text: str
 
+    checksum: str | None = None
+    """In place of the text of a module that does not travel."""
+
 
 def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
-    """The sources of all modules imported so far from below `folders`, except those that spell out a secret."""
+    """The sources of all modules imported so far from below `folders`; checksums of those that spell out a secret."""
     found: dict[str, _Source] = {}
     installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in ("purelib", "platlib", "stdlib"))
     roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
@@ -48,7 +55,11 @@ def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
         if spec.name.split(".")[0] == _OWN_PACKAGE or not real.startswith(roots) or real.startswith(installed):
             continue
         source = read_bytes(path)
-        if source is not None and not any(secret.encode() in source for secret in secrets):
+        if source is None:
+            continue
+        if any(secret.encode() in source for secret in secrets):
+            found[spec.name] = _Source(path, _locations(module), "", _checksum(source))
+        else:
             text = source.decode("utf-8", errors="surrogateescape")
             found[spec.name] = _Source(path, _locations(module), text)
     for name in list(found):
@@ -56,6 +67,10 @@ def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
             if name not in found and name in sys.modules:
                 found[name] = _Source("", _locations(sys.modules[name]) or [], "")
     return json.dumps({name: asdict(source) for name, source in found.items()}).encode() if found else b""
+
+
+def _checksum(source: bytes) -> str:
+    return hashlib.sha256(source).hexdigest()
 
 
 def _locations(module: ModuleType) -> list[str] | None:
@@ -77,7 +92,7 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         source = self._sources.get(fullname)
-        if source is None:
+        if source is None or (source.checksum is not None and not os.path.exists(source.origin)):
             return None
         spec = ModuleSpec(fullname, self, origin=source.origin or None)
         spec.submodule_search_locations = source.locations
@@ -88,8 +103,22 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return self._sources[fullname].locations is not None
 
     def get_source(self, fullname: str) -> str:
-        return self._sources[fullname].text
+        source = self._sources[fullname]
+        if source.checksum is None:
+            return source.text
+        data = read_bytes(source.origin) or b""
+        if _checksum(data) != source.checksum:
+            raise ImportError(
+                f"{source.origin} was edited after the run was planned, and could not travel with the plan: it spells"
+                " out the value of an env_vars variable. Start the experiment again; to be free to edit the file, read"
+                " the value from the environment instead.",
+                name=fullname,
+                path=source.origin,
+            )
+        return data.decode("utf-8", errors="surrogateescape")
 
     def get_code(self, fullname: str) -> CodeType:
-        source = self._sources[fullname]
-        return compile(source.text.encode("utf-8", errors="surrogateescape"), source.origin or fullname, "exec")
+        text = self.get_source(fullname)
+        return compile(
+            text.encode("utf-8", errors="surrogateescape"), self._sources[fullname].origin or fullname, "exec"
+        )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -22,6 +23,21 @@ from marin_rules.remote import RemoteCallable
 
 _PROTOCOL = 5
 
+_LONG_ENOUGH = 8
+_LONG_ENOUGH_IF_NAMED = 4
+"""Characters of a value that may be a secret, whatever its variable is called, or if the variable's name says so."""
+
+_SECRET_NAME = re.compile(r"auth|credential|key|passw|secret|token", re.IGNORECASE)
+
+
+def secret_values(variables: Mapping[str, str]) -> list[str]:
+    """The values of environment variables that may be secrets: "4" and "true" are none, and stand in every module."""
+    return [
+        value
+        for name, value in variables.items()
+        if len(value) >= (_LONG_ENOUGH_IF_NAMED if _SECRET_NAME.search(name) else _LONG_ENOUGH)
+    ]
+
 
 class Packer:
     """Turns objects into bytes, and gathers the definitions that they share."""
@@ -30,7 +46,7 @@ class Packer:
         self._definitions: list[Any] = []
         self._numbers: dict[int, int | None] = {}
         self.secrets: set[str] = set()
-        """Values of environment variables that were met on the way, and left out."""
+        """Values of environment variables that were met on the way, left out, and may be secrets."""
 
     def pack(self, value: Any, owner: str) -> bytes:
         """`value` as bytes; `owner` names it in the error if it cannot travel."""
@@ -63,7 +79,7 @@ class Packer:
     def without_secrets(self, value: Any) -> Any:
         """How to pickle a function with environment variables: without their values, which never enter a plan."""
         if isinstance(value, RemoteCallable) and value.env_vars:
-            self.secrets.update(value.env_vars.values())
+            self.secrets.update(secret_values(value.env_vars))
             return replace(value, env_vars={}).__reduce_ex__(_PROTOCOL)
         return NotImplemented
 

@@ -170,6 +170,75 @@ def test_modules_beside_the_experiment_and_functions_of_one_name(
     assert (elsewhere / "ran").read_text().split() == ["beta"]
 
 
+SPELT_OUT = {
+    "short.py": """
+        def answer():
+            return "4 as planned"
+    """,
+    "spelt.py": """
+        TOKEN = "xyzzy-plugh-7331"
+
+        def answer():
+            return "as planned"
+    """,
+    "kept.py": """
+        TOKEN = "xyzzy-plugh-7331"
+
+        def answer():
+            return "not edited"
+    """,
+    "experiment.py": """
+        import kept
+        import short
+        import spelt
+        from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, remote
+
+        def wait(config):
+            open("gate").read()
+
+        def answer(config):
+            module = __import__(config["module"])
+            with open(config["path"] + "/answer", "w") as file:
+                file.write(module.answer())
+
+        answering = remote(answer, env_vars={"EMPTY": "", "THREADS": "4", "TOKEN": spelt.TOKEN})
+        waiting = ExecutorStep("waiting", wait, None)
+        steps = [
+            ExecutorStep(name, answering, {"path": THIS_OUTPUT_PATH, "module": name, "after": waiting})
+            for name in ("short", "spelt", "kept")
+        ]
+
+        if __name__ == "__main__":
+            executor_main(steps=steps)
+    """,
+}
+
+
+def test_modules_that_hold_the_values_of_variables(
+    experiment: Callable[..., Path],
+    open_gate: Callable[[], None],
+    prefix: Path,
+    start_snakemake: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+) -> None:
+    files = {name: experiment(text, name) for name, text in SPELT_OUT.items()}
+    run = start_snakemake("-k", "-j", "3", experiment="experiment.py")
+    run.wait_for(lambda: status_of("waiting") == "RUNNING", "a step runs")
+    (plan,) = prefix.glob("experiments/.runs/*/plan")
+    assert b"xyzzy-plugh-7331" not in plan.read_bytes()
+    for name in ("short.py", "spelt.py"):
+        files[name].write_text("def answer():\n    return 'edited'\n")
+    open_gate()
+    result = run.wait()
+    assert result.code == 1, result.output
+    assert (folder_of("short") / "answer").read_text() == "4 as planned"
+    assert (folder_of("kept") / "answer").read_text() == "not edited"
+    assert status_of("spelt") == "FAILED"
+    assert f"ImportError: {files['spelt.py']} was edited after the run was planned" in result.output
+    assert "xyzzy-plugh-7331" not in result.output
+
+
 EDITED = {
     "experiment.py": """
         import os
