@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
-from marin_rules.execution.assessment import Assessment, StatusOrError, assess
+from marin_rules.execution.assessment import IDLE, Assessment, StatusOrError, assess
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.info import check_version, info_path, read_info, timestamp
 from marin_rules.execution.status import Status, read_status, read_statuses, status_path
@@ -99,7 +99,16 @@ class Session:
 
     def finished_at(self, key: str) -> float:
         """When a step was seen to finish in this run; 0 for all that was done before."""
+        if key not in self._finished_at and self._has_run_again(self.plan.by_key[key]):
+            self._finished_at[key] = time.time()
         return self._finished_at.get(key, 0.0)
+
+    def _has_run_again(self, step: FrozenStep) -> bool:
+        """Whether this run has finished a step that it runs although it was done before."""
+        if not self.live or self.assessment is None or self.assessment[step.index].state in IDLE:
+            return False
+        run = (read_info(step.output_path) or {}).get("run", {})
+        return run.get("id") == self.plan.run.id and "finished" in run
 
     def results(self) -> str:
         """What became of the steps that were asked for, for people."""

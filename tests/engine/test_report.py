@@ -91,6 +91,64 @@ class Report:
         self._browser = browser
         self._address = file.as_uri()
 
+    def open(self) -> dict[str, str]:
+        """Open the report, as a reader does; returns the rows of the first page's tables."""
+        self._browser.switch_to.default_content()
+        self._browser.get(self._address)
+        return self._shown(None)
+
+    def follow(self, text: str, title: str) -> dict[str, str]:
+        """Click a link (or a box of the graph) on the page that is shown; returns the rows of the page it leads to."""
+        self._enter()
+        links = self._browser.find_elements(By.CSS_SELECTOR, "a")
+        script = "return arguments[0].textContent === arguments[1] || arguments[0].title === arguments[1]"
+        found = [link for link in links if self._browser.execute_script(script, link, text)]
+        assert found, f"no link {text} on this page"
+        click = "arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
+        self._browser.execute_script(click, found[0])
+        return self._shown(title)
+
+    def column(self, table: int, head: str) -> list[str]:
+        """Sort a table of the page that is shown by a column; returns the cells of the column."""
+        self._enter()
+        script = """
+            const table = document.querySelectorAll("table")[arguments[0]];
+            const head = [...table.tHead.rows[0].cells].find(cell => cell.textContent === arguments[1]);
+            head.click();
+            return [...table.tBodies[0].rows].map(row => row.cells[head.cellIndex].innerText);
+        """
+        cells: list[str] = self._browser.execute_script(script, table, head)
+        self._browser.switch_to.default_content()
+        return cells
+
+    def boxes(self) -> list[str]:
+        """The steps in the graph of the page that is shown."""
+        self._enter()
+        script = (
+            "return [...document.querySelectorAll('.graph a title')].map(title => title.textContent.split('\\n')[0])"
+        )
+        names: list[str] = self._browser.execute_script(script)
+        self._browser.switch_to.default_content()
+        return names
+
+    def _enter(self) -> None:
+        self._browser.switch_to.default_content()
+        self._browser.switch_to.frame(self._browser.find_element(By.TAG_NAME, "iframe"))
+
+    def _shown(self, title: str | None) -> dict[str, str]:
+        def shown() -> bool:
+            self._enter()
+            heading = self._browser.find_element(By.TAG_NAME, "h1").text
+            return bool(heading) if title is None else heading == title
+
+        self._wait(shown, f"the page {title or 'in front'}")
+        self.title = self._browser.find_element(By.TAG_NAME, "h1").text
+        self.text = self._browser.find_element(By.TAG_NAME, "body").text
+        script = "return [...document.querySelectorAll('tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+        rows = self._browser.execute_script(script)
+        self._browser.switch_to.default_content()
+        return {row[0]: "\n".join(row[1:]) for row in rows}
+
     def open_category(self, name: str) -> None:
         self._browser.switch_to.default_content()
         self._browser.get(self._address)
@@ -117,18 +175,7 @@ class Report:
     def open_page(self, entry: str, title: str | None = None) -> dict[str, str]:
         """Open an entry that is an HTML page; returns the rows of its table, by their first cell."""
         self.button(entry).click()
-
-        def shown() -> bool:
-            self._browser.switch_to.default_content()
-            self._browser.switch_to.frame(self._browser.find_element(By.TAG_NAME, "iframe"))
-            return self._browser.find_element(By.TAG_NAME, "h1").text == (title or entry)
-
-        self._wait(shown, f"the page of {entry}")
-        self.text = self._browser.find_element(By.TAG_NAME, "body").text
-        script = "return [...document.querySelectorAll('tr')].map(row => [...row.cells].map(cell => cell.innerText))"
-        rows = self._browser.execute_script(script)
-        self._browser.switch_to.default_content()
-        return {row[0]: "\n".join(row[1:]) for row in rows}
+        return self._shown(title or entry)
 
     def open_picture(self, entry: str) -> WebElement:
         self.button(entry).click()
@@ -159,15 +206,40 @@ def test_a_finished_sweep(
     browser: webdriver.Chrome,
     repository: Path,
     tmp_path: Path,
+    prefix: Path,
     snakemake: Any,
     folder_of: Any,
 ) -> None:
     sweep = repository / "experiments/tutorials/sweep.py"
     done = snakemake(experiment=sweep)
     assert done.code == 0, done.output
+    again = snakemake("-R", "summarize", experiment=sweep)
+    assert again.code == 0, again.output
     made = snakemake("--report", "report.html", experiment=sweep)
     assert made.code == 0, made.output
+    # The statistics have a point for every job, also for the one that was run again, and none from 1970.
+    ends = re.findall(r'"endtime": "(\d{4})-', (tmp_path / "report.html").read_text())
+    assert len(ends) == 14
+    assert "1970" not in ends
     report = Report(browser, tmp_path / "report.html")
+
+    # It opens on the overview, from which every step is a click away, and from there its neighbours.
+    assert set(report.open()) == {"step", *report.boxes()}
+    assert report.title == "sweep"
+    for words in ("Learning rate against batch size.", "14 SUCCESS", "Sweep of fit"):
+        assert words in report.text
+    results = [json.loads(path.read_text()) for path in sorted(prefix.rglob("fit/*/.artifact.json"))]
+    losses = sorted(result["loss"] for result in results)
+    assert [float(cell) for cell in report.column(0, "loss")] == pytest.approx(losses, rel=1e-5)
+    assert [float(cell) for cell in report.column(0, "loss")] == pytest.approx(losses[::-1], rel=1e-5)
+    assert [float(cell) for cell in report.column(0, "batch_size")] == sorted(r["batch_size"] for r in results)
+    assert report.column(1, "step")[0].startswith("sweep/fit/")
+    facts = report.follow("sweep/summary", title="sweep/summary")
+    best = min(results, key=lambda result: result["loss"])
+    assert json.loads(facts["returned"]) == best
+    report.follow("sweep/fit/lr=0.1-bs=8", title="sweep/fit/lr=0.1-bs=8")
+    report.follow(str(folder_of("sweep/points")), title="sweep/points")
+    report.follow("← overview", title="sweep")
 
     report.open_category("Experiment")
     statuses = {row[0]: row[1:] for row in report.rows()}
@@ -236,6 +308,13 @@ def test_an_unfinished_experiment_shows_all_its_steps(
     assert made.code == 0, made.output
     report = Report(browser, tmp_path / "report.html")
 
+    report.open()
+    assert "bad ValueError: told to <b>fail</b> & does" in report.text
+    assert "good declares absent.png, which is not there" in report.text
+    assert "never declares" not in report.text
+    report.follow("bad", title="bad")
+    for line in ("Traceback (most recent call last):", 'raise ValueError("told to <b>fail</b> & does")'):
+        assert line in report.text
     report.open_category("Experiment")
     assert {row[0] for row in report.rows()} == {"overview", "good", "bad", "never"}
     assert {row[0]: row[1] for row in report.rows() if row[0] != "overview"} == {
@@ -262,3 +341,39 @@ def test_an_unfinished_experiment_shows_all_its_steps(
     assert len(report.rows()) == 2
     report.open_page("page.html", title="A page of its own")
     assert report.size(report.open_picture("plot.svg")) == (200, 100)
+
+
+def test_damaged_notes_cost_their_step_its_facts_and_nothing_else(
+    browser: webdriver.Chrome, tmp_path: Path, experiment: Any, snakemake: Any, folder_of: Any
+) -> None:
+    experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def count(config):
+            return {"number": config["number"]}
+
+        steps = [ExecutorStep(f"step{number}", count, {"number": number}) for number in range(4)]
+
+        if __name__ == "__main__":
+            executor_main(steps=steps)
+        """
+    )
+    done = snakemake(experiment="experiment.py")
+    assert done.code == 0, done.output
+    (folder_of("step0") / ".executor_info").write_bytes(b'{"name": "st')
+    (folder_of("step1") / ".artifact.json").write_bytes(b"\xff\xfe")
+    (folder_of("step2") / ".executor_status").write_bytes(b"PERHAPS")
+    made = snakemake("--report", "report.html", experiment="experiment.py")
+    assert made.code == 0, made.output
+
+    report = Report(browser, tmp_path / "report.html")
+    rows = report.open()
+    statuses = {name: row.split()[0] for name, row in rows.items() if name != "step"}
+    assert statuses == {"step0": "SUCCESS", "step1": "SUCCESS", "step2": "damaged", "step3": "SUCCESS"}
+    for name, file in (("step0", ".executor_info"), ("step1", ".artifact.json"), ("step2", ".executor_status")):
+        assert re.search(rf"^{name}: .*{re.escape(str(folder_of(name) / file))}", report.text, re.MULTILINE)
+        report.follow(name, title=name)
+        assert str(folder_of(name) / file) in report.text
+        report.follow("← overview", title="experiment")
+    assert json.loads(report.follow("step3", title="step3")["returned"]) == {"number": 3}

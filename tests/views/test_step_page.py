@@ -1,6 +1,7 @@
 """The page of a step in the report."""
 
-from marin_rules.views.step_page import StepFacts, step_page
+from marin_rules.views.step_facts import StepFacts
+from marin_rules.views.step_page import step_page
 
 
 def _page(environment: dict[str, object]) -> str:

@@ -1,0 +1,108 @@
+"""What the report tells about a step, gathered in one place; nothing is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from marin_rules.views.table import duration
+
+_LOG_LINES = 60
+TRACEBACK_LINES = 300
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Another step, and its page if it has one."""
+
+    index: int
+    name: str
+    output_path: str
+    page: str | None
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """What a page tells about a step."""
+
+    name: str
+    description: str | None
+    function: str
+    output_path: str
+    version: Mapping[str, Any]
+    """The versioned part of the config: dotted path -> value."""
+
+    config: Any
+    dependencies: Sequence[Reference]
+    status: str
+    """The status, or "not run"."""
+
+    run: Mapping[str, Any]
+    """What the worker wrote about the last attempt; empty if there was none."""
+
+    index: int = 0
+    page: str | None = None
+    """Under which name the report has its page."""
+
+    dependents: Sequence[Reference] = ()
+    log_path: str = ""
+    log: Sequence[str] = ()
+    """The last lines of its last attempt."""
+
+    returned: Any = None
+    """What its function returned, as plain data."""
+
+    report_files: Sequence[str] = ()
+    missing_report_files: Sequence[str] = ()
+    """Names and patterns declared for the report of a step that ran, of which there is no file."""
+
+    troubles: Sequence[str] = field(default=())
+    """What could not be read about the step."""
+
+    @property
+    def seconds(self) -> float | None:
+        seconds = self.run.get("seconds")
+        return float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None
+
+    @property
+    def runtime(self) -> str:
+        return "" if self.seconds is None else duration(self.seconds)
+
+    @property
+    def finished(self) -> str:
+        """When its last attempt ended, as its worker wrote it; empty where that is not known."""
+        finished = self.run.get("finished")
+        return finished if isinstance(finished, str) else ""
+
+    @property
+    def error(self) -> str:
+        return str(self.run.get("error") or "")
+
+    @property
+    def place(self) -> str:
+        """Where it ran: the machines of its Slurm job, or the host of its worker."""
+        slurm = self.run.get("slurm")
+        if not isinstance(slurm, dict):
+            return str(self.run.get("host") or "")
+        return f"{slurm.get('nodes', '')} (slurm job {slurm.get('job_id', '')}, partition {slurm.get('partition', '')})"
+
+    @property
+    def gpus(self) -> str:
+        """The GPUs that it saw, by their numbers on the first machine."""
+        slurm = self.run.get("slurm")
+        if isinstance(slurm, dict):
+            return str(slurm.get("gpus", ""))
+        gpus = self.run.get("gpus")
+        return ", ".join(map(str, gpus)) if isinstance(gpus, list) else ""
+
+
+def log_end(lines: Sequence[str], *, failed: bool) -> list[str]:
+    """The end of a log; that of a failed step from its last traceback on, if that is longer."""
+    first = max(0, len(lines) - _LOG_LINES)
+    if failed:
+        begun = [number for number, line in enumerate(lines) if line.lstrip().startswith(_TRACEBACK)]
+        if begun:
+            first = min(first, max(begun[-1], len(lines) - TRACEBACK_LINES))
+    return list(lines[first:])

@@ -1,0 +1,64 @@
+"""The overview of an experiment, as text; tests/engine/test_report.py looks at it in a browser."""
+
+import re
+
+from marin_rules.views.front_page import front_page
+from marin_rules.views.overview_page import ExperimentFacts, overview_page
+from marin_rules.views.step_facts import Reference, StepFacts
+from marin_rules.views.step_graph import shortened
+
+EXPERIMENT = ExperimentFacts("x", "About <it>.", "x.py", "out", "2026-01-01T00:00:00+00:00")
+
+
+def step(index: int, status: str = "SUCCESS", **more: object) -> StepFacts:
+    facts: dict[str, object] = {"dependencies": [], "run": {}, "index": index, "page": f"p{index}.html"} | more
+    return StepFacts(
+        name=f"s{index}",
+        description=None,
+        function="m.f",
+        output_path=f"out/s{index}",
+        version={},
+        config={},
+        status=status,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def test_counts_failures_and_missing_files() -> None:
+    above = [Reference(0, "s0", "out/s0", "p0.html")]
+    page = overview_page(
+        EXPERIMENT,
+        [
+            step(0, missing_report_files=["a<b.png"]),
+            step(1, "FAILED", run={"error": "ValueError: <no>", "seconds": 3}, dependencies=above),
+            step(2, "not run", troubles=["out/s2/.executor_info is damaged"]),
+        ],
+    )
+    text = re.sub(r"<[^>]*>", "", page)
+    assert "3 steps" in text
+    assert "1 FAILED" in text
+    assert "s1 ValueError: &lt;no&gt;" in text
+    assert "s0 declares a&lt;b.png, which is not there" in text
+    assert "s2: out/s2/.executor_info is damaged" in text
+    assert 'data-from="0" data-to="1"' in page
+
+
+def test_a_thousand_failures_stay_readable() -> None:
+    page = overview_page(EXPERIMENT, [step(number, "FAILED", run={"error": "E"}) for number in range(1000)])
+    assert "... and 950 more" in page
+    assert "<svg" not in page
+    assert page.count("<tr>") == 1001
+
+
+def test_the_front_page_cannot_end_the_script_that_holds_it() -> None:
+    page = front_page(overview_page(EXPERIMENT, [step(0)]))
+    assert "</script" not in page
+    assert "<!--" not in page
+    assert "&lt;/script" in page
+
+
+def test_names_fit_their_boxes() -> None:
+    assert shortened("a/b") == "a/b"
+    assert shortened("a" * 22) == "a" * 22
+    assert shortened("tokenized/a-long-name/part-17") == "…d/a-long-name/part-17"
+    assert shortened("名" * 20) == "…" + "名" * 10
