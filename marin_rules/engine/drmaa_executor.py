@@ -32,6 +32,10 @@ class Executor(StockExecutor):  # type: ignore[misc]
         with in_this_environment(sessions.current().environments_of(job)):
             super().run_job(job)
 
+    def get_python_executable(self) -> str:
+        """For jobs that run Snakemake: not with the working directory on its path, for files there are the user's."""
+        return f"{super().get_python_executable()} -P"
+
     def get_job_exec_prefix(self, job: Any) -> str:
         """What a job's script does first. It has all of our environment, but must not leave its allocation for a
         warm worker beside us."""

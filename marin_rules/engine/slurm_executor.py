@@ -91,6 +91,10 @@ class Executor(StockExecutor):  # type: ignore[misc]
         self._ours = OwnJobs()
         self._notices = Notices(self.logger)
 
+    def get_python_executable(self) -> str:
+        """For jobs that run Snakemake: not with the working directory on its path, for files there are the user's."""
+        return f"{super().get_python_executable()} -P"
+
     # -- submitting ------------------------------------------------------------------------------------------
 
     def run_job(self, job: Any) -> None:

@@ -37,7 +37,7 @@ class WarmServer:
         folder = _make_folder()
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "marin_rules.engine.warm_server", folder, plan_path],
+            [sys.executable, "-P", "-m", "marin_rules.engine.warm_server", folder, plan_path],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )

@@ -39,6 +39,7 @@ from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze, python_version
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
+from marin_rules.execution.search_path import search
 from marin_rules.execution.stores import check_stores
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
@@ -208,6 +209,8 @@ class MarinWorkflow:
         if not self.invocation.executes:
             needed = [step for step in self.plan.steps if step.needed]
             return [self._target_of(step.index) for step in _ends(needed)]
+        # Snakemake has put the folder of every rule file in front of Python's own library.
+        search([os.path.dirname(file) for file in self.rule_files])
         self._guarded(self.invocation.check)
         scheduled = self._assessment.scheduled
         self._guarded(lambda: self._prepare(scheduled))

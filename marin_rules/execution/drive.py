@@ -131,7 +131,7 @@ def _step_error(failure: Failure) -> BaseException:
 
 
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
-    command = [sys.executable, "-m", ENGINE_MODULE, "--plan", plan_path, *arguments]
+    command = [sys.executable, "-P", "-m", ENGINE_MODULE, "--plan", plan_path, *arguments]
     environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
     with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
         while True:

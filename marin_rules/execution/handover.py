@@ -18,6 +18,7 @@ from typing import Any
 
 from marin_rules.errors import ExperimentError
 from marin_rules.execution.run import python_path
+from marin_rules.execution.search_path import hides_python_module, search
 from marin_rules.placeholders import InputName
 from marin_rules.steps import ExecutorStep
 
@@ -71,12 +72,11 @@ def load_experiment(path: str) -> Handover:
 
 @contextmanager
 def _as_main(module: ModuleType, handover: Handover) -> Iterator[None]:
-    """Look to the file as `python file` would: it is `__main__`, without arguments."""
+    """Look to the file as `python file` would: it is `__main__`, without arguments; its own modules are found."""
     global _current
     saved_main, saved_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"], sys.argv = module, [str(module.__file__)]
-    first = python_path(str(module.__file__))
-    sys.path[:] = [*first, *(folder for folder in sys.path if folder not in first)]
+    search(python_path(str(module.__file__)))
     _current = handover
     try:
         yield
@@ -102,6 +102,16 @@ def _failed(path: str, file: str, error: Exception) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     where = f" (line {lines[-1]})" if lines else ""
     return (
-        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {error}. Run"
-        f" `python {path} --dry_run` to see the whole traceback."
+        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {error}."
+        f"{_renaming_advice(file, error)} Run `python {path} --dry_run` to see the whole traceback."
     )
+
+
+def _renaming_advice(file: str, error: Exception) -> str:
+    """For a file of the user's that was not imported, for Python has a module of that name."""
+    name = (error.name or "") if isinstance(error, ImportError) else ""
+    if not hides_python_module(name):
+        return ""
+    candidates = (os.path.join(folder, f"{name.partition('.')[0]}.py") for folder in python_path(file))
+    found = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
+    return "" if found is None else f" {found} has the name of a module of Python's own, which wins: rename it."

@@ -64,7 +64,7 @@ def _command(plan: FrozenPlan, step: FrozenStep, allocation: Allocation, reports
     cpus = [] if allocation.cpus_per_task is None else [f"--cpus-per-task={allocation.cpus_per_task}"]
     srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", *cpus]
     srun += ["--kill-on-bad-exit=1", "--label", "--export=ALL"]
-    module = [sys.executable, "-m", "marin_rules.execution.rank"]
+    module = [sys.executable, "-P", "-m", "marin_rules.execution.rank"]
     # A path below a relative prefix is relative to the working directory, which the ranks have from us.
     return [*srun, *module, "--plan", plan.run.plan_path, "--step", step.key, "--report", reports]
 

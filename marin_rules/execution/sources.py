@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
+from marin_rules.errors import PlanError
+from marin_rules.execution.search_path import hides_python_module
 from marin_rules.storage.files import read_bytes
 
 _OWN_PACKAGE = __name__.partition(".")[0]
@@ -54,6 +56,11 @@ def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
         real = os.path.realpath(path)
         if spec.name.split(".")[0] == _OWN_PACKAGE or not real.startswith(roots) or real.startswith(installed):
             continue
+        if hides_python_module(spec.name):
+            raise PlanError(
+                f"{path} has the name of a module of Python's own, {spec.name!r}: libraries that want Python's would"
+                " get this file instead. Rename it."
+            )
         source = read_bytes(path)
         if source is None:
             continue

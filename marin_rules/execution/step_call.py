@@ -12,6 +12,7 @@ from typing import Any
 from marin_rules.execution.drive import pickled
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.plain import to_plain
+from marin_rules.execution.search_path import search
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Outcome:
 def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Call the step's function with its config."""
     sys.argv = [step.output_path]
-    sys.path[:] = [*plan.run.python_path, *(folder for folder in sys.path if folder not in plan.run.python_path)]
+    search(plan.run.python_path)
     _line_buffered()
     try:
         call = plan.call(step)

@@ -37,12 +37,12 @@ def test_many_short_steps_side_by_side(experiment: Any, snakemake: Any, tmp_path
 OBEY_MODES = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override") if os.getuid() == 0 else ()
 """Root writes where nobody may, unless this right is taken away."""
 
-DIRECTLY = ["-m", "marin_rules.execution.worker", "--plan", "p", "--step", "s"]
+DIRECTLY = ["-P", "-m", "marin_rules.execution.worker", "--plan", "p", "--step", "s"]
 
 
 def run_step(warm: Path) -> list[str]:
     """What a job starts, with `echo` in the place of Python."""
-    command = [*OBEY_MODES, "bash", "-euo", "pipefail", str(run_step_command()), "echo", "-", *DIRECTLY[2:]]
+    command = [*OBEY_MODES, "bash", "-euo", "pipefail", str(run_step_command()), "echo", "-", *DIRECTLY[3:]]
     environment = {"PATH": os.environ["PATH"], "MARIN_RULES_WARM": str(warm)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
