@@ -15,6 +15,7 @@ from marin_rules.execution.info import experiment_info_path, write_experiment_in
 from marin_rules.execution.known_runs import forget, remember
 from marin_rules.execution.status import Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
+from marin_rules.execution.stores import check_leases
 from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE
 from marin_rules.storage.files import read_bytes, remove_tree
 from marin_rules.storage.leases.lease import LeaseLostError
@@ -39,6 +40,7 @@ class RunControl:
         run = self._plan.run
         assessment = self._session.assessment
         if assessment is not None:
+            check_leases(step.output_path for step in assessment.scheduled)
             self._software.ensure(assessment.scheduled, say=_say)
             done = self._session.statuses()
             again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)

@@ -9,7 +9,7 @@ from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
-from marin_rules.storage.leases.record import LeaseRecord
+from marin_rules.storage.leases.record import FREE, LeaseRecord
 
 
 def lease_path(output_path: str) -> str:
@@ -26,4 +26,4 @@ def peek(output_path: str) -> LeaseRecord | None:
     """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
     path = lease_path(output_path)
     data = read_bytes(path)
-    return None if data is None else LeaseRecord.parse(data, path)
+    return None if data is None or data == FREE else LeaseRecord.parse(data, path)

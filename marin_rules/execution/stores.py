@@ -1,16 +1,21 @@
 """Where the steps of a plan write, looked at once before anything else.
 
-Are the buckets there, and may we use them? Do two output paths lead to one folder?
+Are the buckets there, may we use them, and can they keep leases? Do two output paths lead to one folder?
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from functools import cache
 
 from marin_rules.errors import PlanError
 from marin_rules.plan import Plan, PlannedStep, collision
 from marin_rules.storage.files import is_url, local_path
+
+_CONDITIONAL_SCHEMES = ("gs", "gcs", "s3")
+"""Where leases rest on conditional writes."""
 
 
 def check_stores(plan: Plan) -> None:
@@ -42,3 +47,15 @@ def _check_links(plan: Plan) -> None:
         other = taken.setdefault(place, step)
         if other is not step:
             raise PlanError(collision(other, step))
+
+
+def check_leases(output_paths: Iterable[str]) -> None:
+    """Refuse steps whose leases their store cannot keep; asks each bucket once, by changes of an object of ours."""
+    paths = [path for path in output_paths if path.partition("://")[0] in _CONDITIONAL_SCHEMES]
+    if not paths:
+        return
+    from marin_rules.storage.objects.promises import require_promises
+    from marin_rules.storage.urls import bucket_root
+
+    for path in {bucket_root(path): path for path in paths}.values():
+        require_promises(f"{path}/", say=lambda text: print(f"marin-rules: {text}", file=sys.stderr))

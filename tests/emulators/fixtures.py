@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -55,18 +56,18 @@ def s3(s3_process: S3Emulator) -> Iterator[S3Emulator]:
 
 
 @pytest.fixture
-def gcs_here(gcs: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsEmulator]:
+def gcs_here(gcs: GcsEmulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GcsEmulator]:
     """Google Cloud Storage with the bucket `bucket`, for clients in this process."""
     gcs.create_bucket(BUCKET)
-    with _here(gcs.environment, monkeypatch):
+    with _here(gcs.environment, monkeypatch, tmp_path):
         yield gcs
 
 
 @pytest.fixture
-def s3_here(s3: S3Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Emulator]:
+def s3_here(s3: S3Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Emulator]:
     """S3 with the bucket `bucket`, for clients in this process."""
     s3.create_bucket(BUCKET)
-    with _here(s3.environment, monkeypatch):
+    with _here(s3.environment, monkeypatch, tmp_path):
         yield s3
 
 
@@ -79,12 +80,15 @@ def metadata_server() -> Iterator[MetadataServer]:
 
 
 @contextlib.contextmanager
-def _here(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _here(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, state: Path) -> Iterator[None]:
     """Clients in this process see the environment, and none outlives it: fsspec keeps instances by their arguments,
-    which name no endpoint."""
+    which name no endpoint. What was learnt of a store is forgotten as well."""
     _forget_file_systems()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state / "state"))
+    if "marin_rules.storage.objects.promises" in sys.modules:
+        sys.modules["marin_rules.storage.objects.promises"]._known.clear()
     yield
     _forget_file_systems()
 

@@ -5,6 +5,7 @@ in the long run some calls also hang. A run that says success is right to the by
 without faults that finishes; no step is ever committed twice, or with wrong bytes.
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from faults.dags import EXPERIMENT, Dag
-from faults.places import Objects
+from faults.nursery import Nursery
+from faults.places import LEASE, STATUS, Objects
+from faults.verdicts import assert_finished
 
 KINDS = ("404", "412", "429", "500", "503", "cut", "lost", "cut_body")
 SHARE = 0.24
@@ -79,3 +82,41 @@ def test_fifty_steps(
     place = make_place(kind)
     dag = Dag(tmp_path, place, count=50, seed=seed)
     tell(f"{kind}: " + run_under_faults(place, dag, snakemake, seed=seed, runs=3, hangs=4, timeout=600))
+
+
+@pytest.mark.parametrize("quirks", [("refuses quoted ETags", "ignores conditions of DELETE")])
+def test_a_worker_on_a_store_like_ceph(
+    quirks: tuple[str, ...], make_place: Callable[[str], Objects], make_nursery: Callable[..., Nursery]
+) -> None:
+    place = make_place("s3")
+    place.emulator.set_quirks(*quirks)
+    nursery = make_nursery(place, 1)
+    folder = nursery.folder_of("blob/0")
+    for said in ("", "already done by another run"):
+        code, worker = nursery.run("blob/0")
+        assert code == 0, worker.output
+        assert said in worker.output
+    assert place.read(f"{folder}/{STATUS}") == b"SUCCESS"
+    assert json.loads(place.read(f"{folder}/{LEASE}") or b"")["worker_id"] == "nobody", "given back, not deleted"
+
+
+def test_a_worker_on_a_store_that_refuses_the_status(
+    make_place: Callable[[str], Objects], make_nursery: Callable[..., Nursery]
+) -> None:
+    """Though nobody else writes it: it must not be tried for ever, nor without a pause."""
+    place = make_place("s3")
+    nursery = make_nursery(place, 1)
+    place.emulator.inject("412", methods=["PUT"], path=f"{STATUS}$")
+    code, worker = nursery.run("blob/0")
+    assert code == 1, worker.output
+    assert (
+        f"error: cannot write {nursery.folder_of('blob/0')}/{STATUS}: 8 times in a row the store refused"
+        in worker.output
+    )
+    assert "does not handle conditional writes" in worker.output
+    assert sum(call.place.endswith(STATUS) and call.method == "PUT" for call in place.emulator.calls()) <= 16
+    assert place.read(f"{nursery.folder_of('blob/0')}/{LEASE}") is None
+    place.emulator.clear_faults()
+    code, worker = nursery.run("blob/0")
+    assert code == 0, worker.output
+    assert_finished(place, nursery, "blob/0")

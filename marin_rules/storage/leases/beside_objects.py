@@ -7,20 +7,41 @@ condition. From that write on, every commit of the predecessor fails: it relies 
 predecessor's commit came in before, the write of RUNNING fails (`ChangedError`); the successor reads the status again
 and finds the step done. So a step is committed once, wherever the two workers stop, and however late their writes are.
 
+A lease is given back by deleting it, or, on a store that ignores the condition of a deletion and so might delete a
+successor's, by a conditional write of `FREE`. That one stays; whoever wants the lease replaces it.
+
 That asks for versions that never come back. The generations of GCS do not. The ETag of S3 is a hash of the content: a
 writer there must put something unique into what it writes (see `marin_rules.execution.status.status_bytes`).
 """
 
+from collections.abc import Callable
+
+from marin_rules.storage.leases.record import FREE
 from marin_rules.storage.leases.store import ChangedError, Snapshot, Version
 from marin_rules.storage.objects.store import ObjectStore, ObjectVersion
 
 
 class LeaseBesideObjects:
-    """A lease object. The version of a lease is that of the object."""
+    """A lease object. The version of a lease is that of the object.
 
-    def __init__(self, objects: ObjectStore, lease_url: str) -> None:
+    `prepare` is called once before the first change, and returns the store to change it in (one that compares itself,
+    where the other does not), and whether a deletion there respects its condition.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        lease_url: str,
+        prepare: Callable[[ObjectStore], tuple[ObjectStore, bool]] = lambda objects: (objects, True),
+    ) -> None:
         self._objects = objects
         self._url = lease_url
+        self._prepare = prepare
+        self._is_prepared = False
+        self._deletes = True
+        self._free: ObjectVersion | None = None
+        """The version of a lease that was given back and left there, as last read."""
+
         self._seen: dict[str, ObjectVersion | None] = {}
         """Versions of the objects beside the lease, as last read or written; `None` for an absent one."""
 
@@ -30,16 +51,29 @@ class LeaseBesideObjects:
 
     def read(self) -> Snapshot | None:
         found = self._objects.read(self._url)
-        return None if found is None else Snapshot(found.data, found.version)
+        self._free = found.version if found is not None and found.data == FREE else None
+        return None if found is None or self._free is not None else Snapshot(found.data, found.version)
 
     def create(self, data: bytes) -> Version | None:
-        return self._objects.write(self._url, data, None)
+        self._make_ready()
+        written = self._objects.write(self._url, data, self._free)
+        if written is None and self.read() is None and self._free is not None:
+            written = self._objects.write(self._url, data, self._free)
+        return written
 
     def replace(self, data: bytes, version: Version) -> Version | None:
+        self._make_ready()
         return self._objects.write(self._url, data, str(version))
 
     def delete(self, version: Version) -> bool:
-        return self._objects.delete(self._url, str(version))
+        if self._deletes:
+            return self._objects.delete(self._url, str(version))
+        return self._objects.write(self._url, FREE, str(version)) is not None
+
+    def _make_ready(self) -> None:
+        if not self._is_prepared:
+            self._objects, self._deletes = self._prepare(self._objects)
+            self._is_prepared = True
 
     def read_beside(self, path: str) -> bytes | None:
         found = self._objects.read(path)

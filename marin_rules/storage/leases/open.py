@@ -1,6 +1,10 @@
 """The lease at a path, on whatever store the path is, and how long leases live."""
 
+from __future__ import annotations
+
 import os
+from functools import partial
+from typing import TYPE_CHECKING
 
 from marin_rules.errors import SettingsError
 from marin_rules.storage.files import is_url
@@ -10,6 +14,9 @@ from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LIFETIME_SECONDS, SHORTEST_LIFETIME_SECONDS
 from marin_rules.storage.leases.store import LeaseStore
+
+if TYPE_CHECKING:
+    from marin_rules.storage.objects.store import ObjectStore
 
 LIFETIME_VARIABLE = "MARIN_LEASE_LIFETIME_SECONDS"
 
@@ -35,7 +42,20 @@ def open_lease_at(lease_path: str, owner: Owner) -> Lease:
         from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
         from marin_rules.storage.objects.open import open_objects
 
-        store = LeaseBesideObjects(open_objects(lease_path), lease_path)
+        store = LeaseBesideObjects(open_objects(lease_path), lease_path, partial(_prepared, lease_path))
     else:
         store = LocalLeaseStore(lease_path)
     return Lease(store, owner, SystemClock(), lifetime=lease_lifetime())
+
+
+def _prepared(lease_path: str, objects: ObjectStore) -> tuple[ObjectStore, bool]:
+    """The store to keep the lease in, once it is known what the one at its address promises."""
+    from marin_rules.storage.objects.advisory import AdvisoryObjects
+    from marin_rules.storage.objects.compared import ComparedObjects
+    from marin_rules.storage.objects.promises import require_promises
+
+    if isinstance(objects, AdvisoryObjects):
+        return objects, True
+    promises = require_promises(lease_path)
+    # Where conditions are compared here, those of a deletion are, too.
+    return (ComparedObjects(objects), True) if promises.broken else (objects, promises.deletes)

@@ -107,6 +107,11 @@ class LeaseRecord:
         )
 
 
+FREE = b'{"worker_id": "nobody", "timestamp": 0.0}\n'
+"""A lease that was given back where it could not be deleted. To workers that do not know it, Marin's too, it is one of
+an unknown holder that has not beaten since 1970, and is taken over."""
+
+
 UNREADABLE = LeaseRecord(worker_id="unknown", timestamp=0.0)
 """Stands for the holder of a lease file that cannot be parsed."""
 

@@ -19,6 +19,7 @@ class AdvisoryObjects:
     """URLs of a scheme that has no store of its own. A version is a hash of the content."""
 
     repeats_versions = True
+    service = "fsspec"
 
     def __init__(self, url: str) -> None:
         self._filesystem(url)  # Says at once what is missing.

@@ -39,6 +39,10 @@ class GcsObjects:
             "retry": DEFAULT_RETRY.with_timeout(_RETRY_SECONDS),
         }
 
+    @property
+    def service(self) -> str:
+        return str(self._client.api_endpoint)
+
     def read(self, url: str) -> StoredObject | None:
         blob = self._blob(url)
         with explained_store_errors("read", url):

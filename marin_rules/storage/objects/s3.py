@@ -26,6 +26,9 @@ class S3Objects:
         except ImportError as error:
             raise missing_client(url, error) from error
         self._client_error = ClientError
+        self._wants_bare = False
+        """Whether the service has turned out to want ETags without their quotes."""
+
         config = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
@@ -33,6 +36,10 @@ class S3Objects:
         )
         with explained_store_errors("use", url):
             self._client: Any = botocore.session.get_session().create_client("s3", config=config)
+
+    @property
+    def service(self) -> str:
+        return str(self._client.meta.endpoint_url)
 
     def read(self, url: str) -> StoredObject | None:
         with explained_store_errors("read", url):
@@ -58,7 +65,16 @@ class S3Objects:
             return bytes(answer["Body"].read(size))
 
     def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
-        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected}
+        if expected is None:
+            return self._write(url, data, IfNoneMatch="*")
+        written = None if self._wants_bare else self._write(url, data, IfMatch=expected)
+        if written is None and (self._wants_bare or self._is_at(url, expected)):
+            # Some services (Ceph's radosgw 16) refuse an ETag as they tell it, in quotes, and take it without.
+            written = self._write(url, data, IfMatch=expected.strip('"'))
+            self._wants_bare = self._wants_bare or written is not None
+        return written
+
+    def _write(self, url: str, data: bytes, **condition: str) -> ObjectVersion | None:
         with explained_store_errors("write", url):
             try:
                 answer = self._client.put_object(**self._place(url), Body=data, **condition)
@@ -69,6 +85,10 @@ class S3Objects:
                 raise
         return str(answer["ETag"])
 
+    def _is_at(self, url: str, version: ObjectVersion) -> bool:
+        head = self._head(url)
+        return head is not None and head["ETag"] == version
+
     def put(self, url: str, data: bytes) -> None:
         with explained_store_errors("write", url):
             self._client.put_object(**self._place(url), Body=data)
@@ -76,7 +96,8 @@ class S3Objects:
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         with explained_store_errors("delete", url):
             try:
-                self._client.delete_object(**self._place(url), IfMatch=expected)
+                condition = expected.strip('"') if self._wants_bare else expected
+                self._client.delete_object(**self._place(url), IfMatch=condition)
             except self._client_error as error:
                 if http_code(error) == 412 or _reason(error) == "NoSuchKey":
                     return False

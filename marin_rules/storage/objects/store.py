@@ -25,6 +25,10 @@ class ObjectStore(Protocol):
     repeats_versions: bool
     """Whether equal contents have equal versions, so that a version may come back."""
 
+    @property
+    def service(self) -> str:
+        """Who is asked: the address of the service, since a bucket's name is one at each of them."""
+
     def read(self, url: str) -> StoredObject | None:
         """The object, `None` when there is none."""
 

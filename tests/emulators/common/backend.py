@@ -24,6 +24,9 @@ class Backend(Protocol):
     def reset(self) -> None:
         """Forget every bucket, object and upload, and their history."""
 
+    def set_quirks(self, quirks: frozenset[str]) -> None:
+        """From now on behave as services that differ from the real store."""
+
     def create_bucket(self, name: str, location: str) -> None: ...
 
     def put(self, bucket: str, name: str, data: bytes) -> None: ...

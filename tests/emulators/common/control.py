@@ -48,6 +48,8 @@ class Control:
             case ("GET", "history"):
                 contents = self._backend.history.of(query["bucket"], query["name"])
                 return json_answer([None if data is None else base64.b64encode(data).decode() for data in contents])
+            case ("POST", "quirks"):
+                self._backend.set_quirks(frozenset(request.json()["quirks"]))
             case ("POST", "buckets"):
                 self._backend.create_bucket(**request.json())
             case ("PUT", "object"):

@@ -82,6 +82,10 @@ class Emulator:
         """Drop all rules, and cut the connections of calls that hang."""
         self._control("DELETE", "faults")
 
+    def set_quirks(self, *quirks: str) -> None:
+        """Behave as services that differ from the real store, until the next reset; see `s3.conditions.QUIRKS`."""
+        self._control("POST", "quirks", {"quirks": list(quirks)})
+
     def reset(self) -> None:
         """No buckets, faults, calls or history: as just started."""
         self._control("POST", "reset")

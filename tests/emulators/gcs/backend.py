@@ -37,6 +37,10 @@ class GcsBackend:
         self._uploads.reset()
         self._copies.reset()
 
+    def set_quirks(self, quirks: frozenset[str]) -> None:
+        if quirks:
+            raise ValueError("there is one Google Cloud Storage")
+
     def create_bucket(self, name: str, location: str) -> None:
         self._store.create_bucket(name, location)
 

@@ -40,6 +40,7 @@ class S3Backend:
     def __init__(self) -> None:
         self.history = History()
         self._application = create_backend_app("s3")
+        self._quirks: frozenset[str] = frozenset()
 
     # --- for the control API
 
@@ -47,6 +48,12 @@ class S3Backend:
         s3_backends[DEFAULT_ACCOUNT_ID][_PARTITION].reset()
         s3_backends.bucket_accounts.clear()
         self.history.clear()
+        self._quirks = frozenset()
+
+    def set_quirks(self, quirks: frozenset[str]) -> None:
+        if unknown := quirks - conditions.QUIRKS:
+            raise ValueError(f"no such quirks: {', '.join(sorted(unknown))}")
+        self._quirks = quirks
 
     def create_bucket(self, name: str, location: str) -> None:
         self._moto.create_bucket(name, location)
@@ -83,7 +90,8 @@ class S3Backend:
         if call.object is not None and _writes_content(request):
             current = before.get(call.object)
             etag = current.etag if current else None
-            refused = conditions.refusal(request.headers, etag, deleting=request.method == "DELETE")
+            is_deletion = request.method == "DELETE"
+            refused = conditions.refusal(request.headers, etag, deleting=is_deletion, quirks=self._quirks)
             if refused is not None:
                 return refused
             dropped = conditions.HEADERS
