@@ -42,7 +42,7 @@ def _list(options: argparse.Namespace) -> int:
     survey = _survey()
     for run in (leftovers := survey.leftovers):
         forget(run)
-    survey = Survey([view for view in survey.runs if view.run not in leftovers], survey.under_way)
+    survey = survey.without(leftovers)
     print(jobs_json(survey) if options.json else jobs_table(survey))
     return 0
 

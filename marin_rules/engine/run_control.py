@@ -12,7 +12,7 @@ from marin_rules.engine.warm import WarmServer
 from marin_rules.execution.assessment import IDLE
 from marin_rules.execution.environment import exported, passed_on
 from marin_rules.execution.info import experiment_info_path, write_experiment_info
-from marin_rules.execution.known_runs import forget, remember
+from marin_rules.execution.run_presence import RunPresence
 from marin_rules.execution.status import Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.stores import check_leases
@@ -35,6 +35,7 @@ class RunControl:
         self._software = software
         self._plan = session.plan
         self._warm: WarmServer | None = None
+        self._presence = RunPresence(session.plan)
 
     def start(self, *, warm: bool) -> None:
         run = self._plan.run
@@ -50,7 +51,7 @@ class RunControl:
         os.environ.update(exported(self._plan.environments) or passed_on())
         if "SLURM_JOB_ID" in os.environ:
             os.environ[DRIVER_JOB_VARIABLE] = os.environ["SLURM_JOB_ID"]
-        remember(self._plan)
+        self._presence.begin()
         self._session.live = True
         if warm:
             try:
@@ -64,7 +65,8 @@ class RunControl:
             write_experiment_info(self._plan, Owner.current().worker_id)
 
     def finish(self, *, success: bool) -> None:
-        forget(run := self._plan.run)
+        run = self._plan.run
+        self._presence.end()
         if self._warm is not None:
             self._warm.stop()
         if not success:

@@ -1,12 +1,14 @@
 """The runs of this user: a small file for each, from its start to its end, so that others can find and stop it.
 
 The files are in the user's own state folder (on a cluster every node sees it). They only help people to look: what
-decides about a step is its lease. A file that stays behind tells that its driver was killed.
+decides about a step is its lease. A file that stays behind tells that its driver was killed; see `jobs.survey` for when
+it is removed.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from marin_rules.execution.frozen import FrozenPlan, Run
-from marin_rules.storage.files import read_bytes, write_atomic
+from marin_rules.storage.files import modified_time, read_bytes, write_atomic
 from marin_rules.storage.leases.owner import Owner
 
 
@@ -29,6 +31,8 @@ class KnownRun:
     working_directory: str
     started: str
     driver: Owner
+    seen: float = math.inf
+    """When its driver last gave a sign of life (see `run_presence`), by the clock of the file system."""
 
     @property
     def driver_is_gone(self) -> bool:
@@ -36,12 +40,13 @@ class KnownRun:
         return self.driver.is_dead_here()
 
     def to_bytes(self) -> bytes:
-        return json.dumps({**self.__dict__, "driver": self.driver.to_fields()}, indent=2).encode()
+        fields = {name: value for name, value in self.__dict__.items() if name != "seen"}
+        return json.dumps({**fields, "driver": self.driver.to_fields()}, indent=2).encode()
 
     @classmethod
-    def parse(cls, data: bytes) -> Self:
+    def parse(cls, data: bytes, seen: float = math.inf) -> Self:
         fields: dict[str, Any] = json.loads(data)
-        return cls(**{**fields, "driver": Owner.from_fields(fields["driver"])})
+        return cls(**{**fields, "driver": Owner.from_fields(fields["driver"]), "seen": seen})
 
 
 def remember(plan: FrozenPlan) -> None:
@@ -62,6 +67,17 @@ def remember(plan: FrozenPlan) -> None:
         return
 
 
+def touch(run: Run | KnownRun) -> bool:
+    """Give a sign of life of a run; False if its file is gone."""
+    try:
+        os.utime(_path(run.id))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def forget(run: Run | KnownRun) -> None:
     try:
         os.unlink(_path(run.id))
@@ -70,11 +86,7 @@ def forget(run: Run | KnownRun) -> None:
 
 
 def find_run(run_id: str) -> KnownRun | None:
-    data = read_bytes(_path(run_id))
-    try:
-        return None if data is None else KnownRun.parse(data)
-    except (ValueError, KeyError, TypeError):
-        return None  # Not ours, or of another version.
+    return _read(_path(run_id))
 
 
 def known_runs() -> list[KnownRun]:
@@ -88,12 +100,17 @@ def _all_runs() -> Iterator[KnownRun]:
     except OSError:
         return
     for name in names:
-        data = read_bytes(os.path.join(_folder(), name)) if name.endswith(".json") else None
-        try:
-            if data is not None:
-                yield KnownRun.parse(data)
-        except (ValueError, KeyError, TypeError):
-            continue
+        run = _read(os.path.join(_folder(), name)) if name.endswith(".json") else None
+        if run is not None:
+            yield run
+
+
+def _read(path: str) -> KnownRun | None:
+    data, seen = read_bytes(path), modified_time(path)
+    try:
+        return None if data is None or seen is None else KnownRun.parse(data, seen)
+    except (ValueError, KeyError, TypeError):
+        return None  # Not ours, or of another version.
 
 
 def _folder() -> str:

@@ -6,7 +6,8 @@ runs that this user has started; Slurm jobs of runs that are forgotten are found
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +15,19 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.execution.frozen import FrozenPlan, absolute
 from marin_rules.execution.info import read_info
 from marin_rules.execution.known_runs import KnownRun, known_runs
+from marin_rules.execution.run_presence import BEAT_SECONDS
 from marin_rules.execution.status import Status, read_statuses
 from marin_rules.execution.step_lease import peek
+from marin_rules.jobs.processes import is_from_before_a_restart
 from marin_rules.jobs.under_way import Step, UnderWay, name_in
 from marin_rules.slurm.commands import SlurmError, has_slurm
 from marin_rules.slurm.queue import SlurmJob, Tag, our_jobs
 from marin_rules.storage.leases.record import UNREADABLE, CorruptLeaseError, LeaseRecord
+
+_SILENT_HERE_SECONDS = 3 * BEAT_SECONDS
+_SILENT_SECONDS = 15 * BEAT_SECONDS
+"""After how long without a sign of life a driver or worker is taken for dead whose process cannot be seen: on a machine
+that was restarted under the same name, and elsewhere. Two clocks are compared, so that it is long."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +55,23 @@ class Survey:
 
     @property
     def leftovers(self) -> list[KnownRun]:
-        """Runs of which nothing is left but their file: the driver was killed, and all it had started has ended."""
+        """Runs of which nothing is left but files: the driver is dead, and so is all that it had started."""
         if self.slurm_trouble is not None:
             return []
-        return [view.run for view in self.runs if view.run.driver_is_gone and not self.of_run(view.run.id)]
+        return [
+            view.run
+            for view in self.runs
+            if is_dead_driver(view.run, time.time()) and all(map(_is_dead, self.of_run(view.run.id)))
+        ]
+
+    def without(self, runs: Sequence[KnownRun]) -> Survey:
+        """The rest of what is under way."""
+        gone = {run.id for run in runs}
+        return Survey(
+            [view for view in self.runs if view.run.id not in gone],
+            [found for found in self.under_way if found.run not in gone],
+            self.slurm_trouble,
+        )
 
     def of_run(self, run_id: str) -> list[UnderWay]:
         return [found for found in self.under_way if found.run == run_id]
@@ -63,6 +84,19 @@ class Survey:
         jobs = [one.job for one in self.under_way if one.job is not None and step.is_of(one.job.tag)]
         gone = {view.run.id: view.run.driver_is_gone for view in self.runs}
         return list(_holders(step, live_lease(step.output_path), jobs, "", gone))
+
+
+def is_dead_driver(run: KnownRun, now: float) -> bool:
+    """Whether nobody drives a run any more. One on a machine that we do not see counts as dead after a long silence."""
+    if run.driver_is_gone:
+        return True
+    return now - run.seen > (_SILENT_HERE_SECONDS if is_from_before_a_restart(run.driver) else _SILENT_SECONDS)
+
+
+def _is_dead(found: UnderWay) -> bool:
+    """A step without a job, whose worker has been silent for longer than any trouble of a store lasts."""
+    silent = found.silent_seconds
+    return found.job is None and silent is not None and silent > _SILENT_SECONDS
 
 
 def look() -> Survey:

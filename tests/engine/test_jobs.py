@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -365,12 +366,43 @@ def test_a_run_from_before_a_restart_is_forgotten_when_it_is_stopped(
     assert (result.code, result.output) == (0, f"stopped run {known['id']}\n")
     assert jobs("list").output == "nothing is under way\n"
 
+    file.write_text(json.dumps(known))
+    minutes_ago = time.time() - 240
+    os.utime(file, (minutes_ago, minutes_ago))
+    assert jobs("list").output == "nothing is under way\n"
+    assert not file.exists()
+
     known["driver"]["host"] = "login7"
     file.write_text(json.dumps(known))
     result = jobs("stop", known["id"])
     assert result.code == 1
     assert f"driven by process {gated_run.pid} on login7" in result.output
     assert file.exists()
+
+
+def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
+    gated_run: Any, jobs: Callable[..., Any], folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Neither its driver nor the worker of its step can be seen from here; both fell silent long ago."""
+    (file,) = (tmp_path / "state" / "marin-rules" / "runs").iterdir()
+    gated_run.kill_everything()
+    known = json.loads(file.read_text())
+    known["driver"]["host"] = "login7"
+    file.write_text(json.dumps(known))
+    lease = folder_of("parts/slow") / ".executor_status.lock"
+    record = json.loads(lease.read_text())
+    record["owner"]["host"] = "node7"
+    lease.write_text(json.dumps(record))
+    told = jobs("list").output
+    assert "on login7): 0 steps done, 2 left" in told
+    assert re.search(r"^parts/slow .* node7 ", told, re.MULTILINE)
+
+    long_ago = time.time() - 1000
+    os.utime(file, (long_ago, long_ago))
+    assert "login7" in jobs("list").output, "its step still gives signs of life"
+    lease.write_text(json.dumps({**record, "timestamp": long_ago}))
+    assert jobs("list").output == "nothing is under way\n"
+    assert not file.exists()
 
 
 def test_what_a_killed_worker_left_is_cleared_by_a_stop(
