@@ -1,5 +1,6 @@
 """Marin's experiment model on Snakemake: steps with hash-named outputs, each run once, here or on a cluster."""
 
+from marin_rules.completion import declare_complete
 from marin_rules.configs import (
     collect_dependencies_and_version,
     instantiate_config,
@@ -51,6 +52,7 @@ __all__ = [
     "VersionedValue",
     "collect_dependencies_and_version",
     "compute_output_path",
+    "declare_complete",
     "ensure_versioned",
     "executor_main",
     "get_executor_step",

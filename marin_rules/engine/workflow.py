@@ -11,6 +11,7 @@ resources: **marin.resources(rule)
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shlex
 import sys
@@ -82,6 +83,8 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     """Execute the experiment file and freeze its plan, in memory."""
     if settings.experiment is None:
         raise SettingsError("no experiment is named: set `experiment` in config/config.yaml or with --config")
+    # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
+    logging.getLogger("snakemake.logging").propagate = False
     handover = load_experiment(settings.experiment)
     given = {
         key: getattr(settings, key) for key in ("prefix", "run_only", "force_run_failed", "executor_info_base_path")

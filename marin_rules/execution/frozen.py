@@ -214,6 +214,15 @@ class FrozenPlan:
         FrozenSources(self._sources).install()
         return Call(*self._unpacker.unpack(self._calls[step.index]))
 
+    def forget_calls(self) -> None:
+        """Let go of all that `call` has unpacked: its end may matter, and the frames that hold the plan never end."""
+        self.__dict__.pop("_unpacker", None)
+
+    @property
+    def unpacked_definitions(self) -> Sequence[Any]:
+        """What travelled by value, once a call has needed some of it."""
+        return self._unpacker.unpacked
+
     def record(self, step: FrozenStep) -> StepRecord:
         return StepRecord(*json.loads(self._records[step.index]))
 

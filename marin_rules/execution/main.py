@@ -55,6 +55,8 @@ def executor_main(
     max_concurrent: int | None = None,
 ) -> None:
     """Run `steps` as the flags say. `config` in place of flags is for calls from Python, and raises what fails."""
+    if _is_being_imported_by_a_spawned_child():
+        return
     handover = current_handover()
     if handover is not None:
         handover.steps.extend(check_steps(steps))
@@ -72,6 +74,12 @@ def executor_main(
         sys.exit(f"error: {error}" if not isinstance(error, StepsFailedError) else f"{error}: see their logs above")
     except KeyboardInterrupt as stop:
         sys.exit(128 + (stop.number if isinstance(stop, RunStopped) else signal.SIGINT))
+
+
+def _is_being_imported_by_a_spawned_child() -> bool:
+    """Whether `multiprocessing` executes the experiment file only for its functions, in a child of a step."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and getattr(multiprocessing.current_process(), "_inheriting", False)
 
 
 def _parse_flags() -> ExecutorMainConfig:

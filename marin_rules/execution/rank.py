@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from marin_rules.execution.frozen import FrozenPlan
+from marin_rules.execution.noted_signals import note_stop_signals
 from marin_rules.execution.ranks import write_report
 from marin_rules.execution.step_call import call_step
 from marin_rules.execution.step_data import data_access
+from marin_rules.execution.step_end import end, prepare_end
 
 
 def main() -> int:
@@ -23,6 +24,8 @@ def main() -> int:
     options = parser.parse_args()
     plan = FrozenPlan.read(options.plan)
     step = plan.by_key[options.step]
+    note_stop_signals()
+    prepare_end()
     with data_access(plan, step):
         outcome = call_step(plan, step)
     write_report(options.report, int(os.environ["SLURM_PROCID"]), outcome)
@@ -30,7 +33,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # What the step left in threads ends with it, as it does in a step's process.
+    end(main())

@@ -17,10 +17,12 @@ import secrets
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from types import TracebackType
 from typing import IO, Self
 
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.noted_signals import noted_stop_signal
 from marin_rules.execution.status import LOG_FILE
 from marin_rules.execution.step_call import Outcome
 from marin_rules.slurm.allocation import Allocation
@@ -83,16 +85,17 @@ def _report(folder: str, rank: int) -> Outcome | None:
 def _together(reports: list[Outcome | None], code: int) -> Outcome:
     """What came of the step: the result of the first rank, or the first error."""
     failed = [(rank, report) for rank, report in enumerate(reports) if report is not None and report.error]
+    told = [report for report in reports if report is not None]
+    stopped_by = noted_stop_signal() or next((report.stopped_by for report in told if report.stopped_by), 0)
     if failed:
         rank, report = failed[0]
-        return Outcome(error=f"rank {rank} of {len(reports)}: {report.error}", exception=report.exception)
+        error = f"rank {rank} of {len(reports)}: {report.error}"
+        return Outcome(error=error, exception=report.exception, stopped_by=stopped_by)
     missing = [str(rank) for rank, report in enumerate(reports) if report is None]
     if code != 0 or missing:
         which = f"rank {', '.join(missing)} of {len(reports)} ended without a word" if missing else "its ranks failed"
-        return Outcome(error=f"{which} (srun: exit code {code})")
-    first = reports[0]
-    assert first is not None
-    return first
+        return Outcome(error=f"{which} (srun: exit code {code})", stopped_by=stopped_by)
+    return replace(told[0], stopped_by=stopped_by, complete=all(report.complete for report in told))
 
 
 class RankLogs:

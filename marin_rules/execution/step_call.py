@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+import os
 import sys
 import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from marin_rules.completion import is_declared_complete
 from marin_rules.execution.drive import pickled
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.main_module import install_main_module
+from marin_rules.execution.noted_signals import noted_stop_signal
 from marin_rules.execution.plain import to_plain
 from marin_rules.execution.search_path import search
+from marin_rules.execution.step_end import end_forked_copy
+
+LOG_LEVEL_VARIABLE = "MARIN_LOG_LEVEL"
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass(frozen=True)
@@ -29,19 +38,43 @@ class Outcome:
     exception: str | None = None
     """The exception itself, pickled, if it could be."""
 
+    stopped_by: int = 0
+    """The stop signal that the step's code handled before it came to its end."""
+
+    complete: bool = False
+    """The step declared its output complete, whatever signals had come."""
+
 
 def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Call the step's function with its config."""
+    process = os.getpid()
     sys.argv = [step.output_path]
     search(plan.run.python_path)
     _line_buffered()
+    _configure_logging()
     try:
         call = plan.call(step)
+        install_main_module(plan, call.fn)
         value = call.fn(call.config)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if os.getpid() != process:
+            end_forked_copy(error)
         _print_traceback(error)
-        return Outcome(error=one_line(error), exception=pickled(error))
-    return _artifact(value)
+        outcome = Outcome(error=one_line(error), exception=pickled(error))
+    else:
+        if os.getpid() != process:
+            end_forked_copy(None)
+        outcome = _artifact(value)
+    return dataclasses.replace(outcome, stopped_by=noted_stop_signal(), complete=is_declared_complete())
+
+
+def _configure_logging() -> None:
+    """What a step logs is seen, from INFO on unless MARIN_LOG_LEVEL says otherwise."""
+    wanted = os.environ.get(LOG_LEVEL_VARIABLE, "").strip().upper() or "INFO"
+    level = int(wanted) if wanted.isdigit() else logging.getLevelNamesMapping().get(wanted)
+    logging.basicConfig(level=logging.INFO if level is None else level, format=_LOG_FORMAT)
+    if level is None:
+        logging.getLogger(__name__).warning("%s=%s is no level of logging; using INFO", LOG_LEVEL_VARIABLE, wanted)
 
 
 def _line_buffered() -> None:

@@ -2,7 +2,8 @@
 
 It is forked before the worker takes the lease (a fork wants a process without threads), or even before there is a step
 for it; it waits for the word to go, and dies with its worker. It has a session of its own, so that all it started can
-be ended together. Its result comes back through a pipe; the worker alone writes states.
+be ended together. What came of the step's function comes back through a pipe, before the process ends (see
+`step_end`); the worker alone writes states.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import pickle
 import pwd
 import signal
+import struct
 import sys
 import time
 import traceback
@@ -23,10 +25,13 @@ from typing import NoReturn
 from marin_rules.execution.drive import pickled
 from marin_rules.execution.environment import enter_step_environment
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.noted_signals import note_stop_signals, noted_stop_signal
 from marin_rules.execution.ranks import run_ranks, runs_in_ranks
 from marin_rules.execution.step_call import Outcome, call_step, one_line
 from marin_rules.execution.step_data import data_access
+from marin_rules.execution.step_end import end, end_seconds, lingering, prepare_end
 
+_LENGTH = struct.Struct("<Q")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None)
@@ -38,6 +43,19 @@ class Script:
 
     text: bytes
     interpreter: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The word of a step's process that its function has returned, or raised."""
+
+    process: int
+    outcome: Outcome
+    lingering: tuple[str, ...] = ()
+    """What the process still has to wait for before it can end."""
+
+    end_seconds: float = 0.0
+    """How long it may take for that."""
 
 
 class StepProcess:
@@ -64,9 +82,14 @@ class StepProcess:
         self.left: dict[int, str] = {}
         """Processes of the step that cannot be ended, because they run as another user."""
 
+        self.returned: Returned | None = None
+        """Set by `read_report` once the step's function has returned."""
+
+        self._report = bytearray()
+
     def go(self, step: FrozenStep, script: Script | None, variables: Mapping[str, str]) -> None:
         """Let the step's code run, with these variables in its environment; those of the step itself win."""
-        _send(self._go, (step.key, script, dict(variables)))
+        _send(self._go, pickle.dumps((step.key, script, dict(variables))))
         self._go = -1  # Closed: its number may soon be that of a connection.
 
     def close(self) -> None:
@@ -95,6 +118,10 @@ class StepProcess:
         status = self.exit_status or 0
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
 
+    def started(self) -> list[int]:
+        """The process and all that it started and that still runs."""
+        return [pid for pid in descendants(os.getpid()) if pid not in self._of_others]
+
     def stop(self, signal_number: int) -> None:
         """Send a signal to the step and to all that it started, except what has become another user's (`sudo`)."""
         for pid in descendants(os.getpid()):
@@ -111,25 +138,33 @@ class StepProcess:
         while not self.ended():
             time.sleep(0.001)
 
-    def outcome(self, data: bytes) -> Outcome:
-        """What the process reported (`data` from its result pipe), or how it died."""
-        status = self.exit_status or 0
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            hint = " (the kernel does that when memory runs out)" if number == signal.SIGKILL else ""
-            return Outcome(error=f"its process was killed by {signal.Signals(number).name}{hint}")
+    def read_report(self) -> bool:
+        """Read what there is in the result pipe; False at its end. A result of any other process does not count."""
+        while True:
+            try:
+                data = os.read(self.result, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._report += data
+            if self.returned is None:
+                self.returned = self._parse_report()
+
+    def _parse_report(self) -> Returned | None:
+        if len(self._report) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._report)
+        if len(self._report) < _LENGTH.size + length:
+            return None
         try:
-            outcome = pickle.loads(data)
+            message = pickle.loads(self._report[_LENGTH.size : _LENGTH.size + length])
         except Exception:
-            outcome = None
-        if isinstance(outcome, Outcome):
-            return outcome
-        code = os.WEXITSTATUS(status)
-        return Outcome(error=f"its process ended with exit code {code}") if code or not data else Outcome()
+            return None
+        return message if isinstance(message, Returned) and message.process == self.pid else None
 
 
 def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: FrozenPlan) -> NoReturn:
-    code = 1
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -139,12 +174,13 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
             os._exit(0)  # The worker is gone, or found that there is nothing to do.
         key, script, variables = pickle.loads(order)
         step = plan.by_key[key]
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        note_stop_signals()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
+        prepare_end()
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
         os.environ.update(variables)
@@ -156,20 +192,23 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
                 outcome = run_ranks(plan, step)
             else:
                 outcome = call_step(plan, step)
-        _send(result, outcome)
-        code = 0 if outcome.error is None else 1
     except BaseException as error:
         traceback.print_exc()
-        _send(result, Outcome(error=one_line(error), exception=pickled(error)))
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
+        outcome = Outcome(error=one_line(error), exception=pickled(error))
+    try:
+        message = pickle.dumps(Returned(os.getpid(), outcome, lingering(), end_seconds()))
+        _send(result, _LENGTH.pack(len(message)) + message)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    plan.forget_calls()
+    end(0 if outcome.error is None else 1)
 
 
 def _run_script(script: Script) -> Outcome:
     """Run the command of a hand-written rule and wait for it."""
+    # A stop signal is for the script as well, which may have something to write yet: this process waits for its end.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -185,12 +224,12 @@ def _run_script(script: Script) -> Outcome:
         pipe.write(script.text)
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    return Outcome() if code == 0 else Outcome(error=f"the command of its rule ended with exit code {code}")
+    problem = None if code == 0 else f"the command of its rule ended with exit code {code}"
+    return Outcome(error=problem, stopped_by=noted_stop_signal())
 
 
-def _send(descriptor: int, message: object) -> None:
+def _send(descriptor: int, data: bytes) -> None:
     """Send one message, and with it the end of the pipe."""
-    data = pickle.dumps(message)
     while data:
         data = data[os.write(descriptor, data) :]
     os.close(descriptor)

@@ -137,6 +137,11 @@ class Unpacker:
     def unpack(self, data: bytes) -> Any:
         return _Unpickler(io.BytesIO(data), self).load()
 
+    @property
+    def unpacked(self) -> Sequence[Any]:
+        """The definitions, if any object needed one so far."""
+        return self._definitions or ()
+
     def definition(self, number: int) -> Any:
         if self._definitions is None:
             self._definitions = cloudpickle.loads(self._packed)

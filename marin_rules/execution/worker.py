@@ -24,14 +24,15 @@ from types import FrameType
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.execution.conclusion import Conclusion, conclude
 from marin_rules.execution.conda import active_prefix, describe_environment, search_path
 from marin_rules.execution.drive import Failure, PreviousTaskFailedError, record_failure
+from marin_rules.execution.ending import JOB_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS, Ending
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, check_python
 from marin_rules.execution.gpu_slots import GpuSlots
 from marin_rules.execution.info import info_bytes, info_path, step_info, timestamp
 from marin_rules.execution.publisher import Publisher
 from marin_rules.execution.status import ARTIFACT_FILE, Status, read_status, status_bytes, status_path
-from marin_rules.execution.step_call import Outcome
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.step_log import OutputStream, StepLog, Terminal, attempt_line
 from marin_rules.execution.step_process import Script, StepProcess
@@ -47,11 +48,6 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_LEASE_LOST = 75
 """EX_TEMPFAIL: somebody else has the step now."""
-
-STOP_GRACE_SECONDS = 4.0
-JOB_STOP_GRACE_SECONDS = 20.0
-"""How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a Slurm
-job, where it may have a large checkpoint to write. Slurm itself gives a job 30 s, unless a site says otherwise."""
 
 _PUBLICATIONS_IN_A_LIFETIME = 3
 
@@ -187,9 +183,9 @@ class Worker:
                 interval=self.lease.lifetime / _PUBLICATIONS_IN_A_LIFETIME,
             )
             try:
-                outcome = self._watch(log, heartbeat, publisher)
+                conclusion = self._watch(log, heartbeat, publisher)
                 publisher.stop()
-                return self._finish(info, outcome, log, heartbeat)
+                return self._finish(info, conclusion, log, heartbeat)
             finally:
                 self.process.kill()  # Before anything that may have to wait for the store.
                 publisher.stop()
@@ -236,14 +232,13 @@ class Worker:
 
     # -- while the step runs ---------------------------------------------------------------------------------
 
-    def _watch(self, log: StepLog, heartbeat: Heartbeat, publisher: Publisher) -> Outcome:
+    def _watch(self, log: StepLog, heartbeat: Heartbeat, publisher: Publisher) -> Conclusion:
         """Pass output on until the step's process ends, or until the lease is lost."""
         process = self.process
         streams = {
             process.stdout: OutputStream(self.step.name, self._stdout, log),
             process.stderr: OutputStream(self.step.name, self._stderr, log),
         }
-        result = bytearray()
         with selectors.DefaultSelector() as selector:
             for descriptor in (*streams, process.result, self._wakeup):
                 os.set_blocking(descriptor, False)
@@ -253,11 +248,11 @@ class Worker:
             process.go(self.step, self._script, self._variables())
             heartbeat.start()
             publisher.start()
-            kill_at: float | None = None
+            grace_seconds = STOP_GRACE_SECONDS if _job() is None else JOB_STOP_GRACE_SECONDS
+            ending = Ending(process, lambda text: self._say(text, log), grace_seconds)
             is_halted = False
             while not process.ended():
-                due = time.monotonic() + heartbeat.look_again
-                due = due if kill_at is None else min(due, kill_at)
+                due = min(time.monotonic() + heartbeat.look_again, ending.due)
                 if self._stdout.is_behind or self._stderr.is_behind:
                     due = min(due, time.monotonic() + _TERMINAL_SECONDS)
                     self._stdout.flush()
@@ -268,25 +263,22 @@ class Worker:
                     elif key.fd == self._client:
                         self._client_is_gone()
                         selector.unregister(key.fd)
-                    elif self._pass_on(key.fd, streams, result) == b"":
+                    elif key.fd == process.result:
+                        if not process.read_report():
+                            selector.unregister(key.fd)
+                    elif self._pass_on(key.fd, streams) == b"":
                         selector.unregister(key.fd)
-                now = time.monotonic()
-                if self._stop_signal and kill_at is None:
-                    process.stop(signal.SIGTERM)
-                    kill_at = now + (STOP_GRACE_SECONDS if _job() is None else JOB_STOP_GRACE_SECONDS)
-                if kill_at is not None and now >= kill_at:
-                    process.stop(signal.SIGKILL)
-                    kill_at = now + STOP_GRACE_SECONDS
+                ending.watch(self._stop_signal)
                 if heartbeat.in_doubt() != is_halted:
                     is_halted = not is_halted
                     process.stop(signal.SIGSTOP if is_halted else signal.SIGCONT)
-            process.stop(signal.SIGKILL)
-            for descriptor in (*streams, process.result):
-                while self._pass_on(descriptor, streams, result):
+            conclusion = ending.conclude()
+            for descriptor in streams:
+                while self._pass_on(descriptor, streams):
                     pass
         for stream in streams.values():
             stream.end()
-        return process.outcome(bytes(result))
+        return conclusion
 
     def _note_start(self, info: bytes) -> None:
         """Write down what is known so far, while the step's code runs already. At the end all is written again."""
@@ -299,27 +291,22 @@ class Worker:
                 self._say(f"could not write {info_path(self.step.output_path)} yet: {error}")
 
     @staticmethod
-    def _pass_on(descriptor: int, streams: dict[int, OutputStream], result: bytearray) -> bytes | None:
+    def _pass_on(descriptor: int, streams: dict[int, OutputStream]) -> bytes | None:
         """Read once and pass it on; nothing (b"") at the end of the stream, None if there is nothing right now."""
         try:
             data = os.read(descriptor, 1 << 16)
         except BlockingIOError:
             return None
-        if descriptor in streams:
-            streams[descriptor].feed(data)
-        else:
-            result += data
+        streams[descriptor].feed(data)
         return data
 
     # -- after the step --------------------------------------------------------------------------------------
 
-    def _finish(self, info: dict[str, Any], outcome: Outcome, log: StepLog, heartbeat: Heartbeat) -> int:
-        status = Status.SUCCESS if outcome.error is None else Status.FAILED
-        if status is Status.FAILED and self.process.was_terminated:
+    def _finish(self, info: dict[str, Any], conclusion: Conclusion, log: StepLog, heartbeat: Heartbeat) -> int:
+        if conclusion.status is Status.FAILED and self.process.was_terminated:
             self._await_signal(_SAME_SIGNAL_SECONDS)
-        if status is Status.FAILED and self._stop_signal:
-            status = Status.CANCELLED
-            outcome = Outcome(error=f"stopped by {signal.Signals(self._stop_signal).name}")
+            conclusion = conclude(self.process.returned, self.process.exit_status or 0, stop_signal=self._stop_signal)
+        status, outcome = conclusion.status, conclusion.outcome
         finished = time.time()
         info["run"] |= {"finished": timestamp(finished), "seconds": round(finished - self.started, 3)}
         if outcome.error is not None:
@@ -340,7 +327,7 @@ class Worker:
             return EXIT_DONE
         self._say(f"{status}: {outcome.error}; log: {log.path}")
         if status is Status.CANCELLED:
-            return 128 + self._stop_signal
+            return 128 + conclusion.stopped_by
         self._record(outcome.error or "", outcome.exception)
         return EXIT_FAILED
 

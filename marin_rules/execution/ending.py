@@ -1,0 +1,105 @@
+"""The end of a step's process, as its worker sees to it: asked to stop, waited for, ended at last.
+
+A stop signal is passed on to all processes of the step, which have some time to save what they have. A function that
+has returned has some time for its threads and exit handlers, longer than anybody should need. What is still there
+after that is killed.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+from marin_rules.execution.conclusion import Conclusion, conclude
+from marin_rules.execution.step_process import StepProcess
+
+STOP_GRACE_SECONDS = 4.0
+JOB_STOP_GRACE_SECONDS = 20.0
+"""How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a Slurm
+job, where it may have a large checkpoint to write. Slurm itself gives a job 30 s, unless a site says otherwise."""
+
+_TELL_SECONDS = 10.0
+"""How long a process may take to end before people are told what it waits for."""
+
+_OVERDUE_SECONDS = 5.0
+"""How much longer than it may a process has to end itself, with the stacks of its threads in the log."""
+
+
+class Ending:
+    """Watches over the end of one step's process."""
+
+    def __init__(self, process: StepProcess, say: Callable[[str], None], grace_seconds: float) -> None:
+        self._process = process
+        self._say = say
+        self._grace_seconds = grace_seconds
+        self._stop_signal = 0
+        self._was_told = False
+        """Whether the stop signal was passed on to the step before that was through."""
+
+        self._kill_at = float("inf")
+        self._returned_at: float | None = None
+        self._tell_at = float("inf")
+
+    @property
+    def due(self) -> float:
+        """When (by the monotonic clock) there is something to do."""
+        return min(self._kill_at, self._tell_at)
+
+    def watch(self, stop_signal: int) -> None:
+        """See what is to be done now. `stop_signal` is what this worker was told, 0 for nothing."""
+        now = time.monotonic()
+        returned = self._process.returned
+        if returned is not None and self._returned_at is None:
+            self._returned_at = now
+            if self._kill_at == float("inf"):
+                self._kill_at = now + returned.end_seconds + _OVERDUE_SECONDS
+            self._tell_at = now + min(_TELL_SECONDS, returned.end_seconds / 2)
+        if stop_signal and not self._stop_signal:
+            self._stop_signal = stop_signal
+            self._stop(now)
+        if now >= self._tell_at and returned is not None:
+            self._tell_at = float("inf")
+            waits_for = ", ".join(returned.lingering) or "its exit handlers"
+            limit = f"at most {returned.end_seconds:.0f} s"
+            self._say(f"its function has returned; its process waits for {waits_for} before it ends ({limit})")
+        if now >= self._kill_at:
+            self._process.stop(signal.SIGKILL)
+            self._kill_at = now + self._grace_seconds
+
+    def _stop(self, now: float) -> None:
+        """Pass a stop signal on, unless the step is through and only its process has yet to end."""
+        self._process.read_report()
+        returned = self._process.returned
+        if returned is None or returned.lingering:
+            self._was_told = True
+            self._process.stop(signal.SIGTERM)
+        self._kill_at = min(self._kill_at, now + self._grace_seconds)
+
+    def conclude(self) -> Conclusion:
+        """Judge the process, which has ended, and end what it has left running."""
+        process = self._process
+        process.read_report()
+        strays = {pid: name for pid in process.started() if (name := _name(pid))}
+        process.stop(signal.SIGKILL)
+        ended = [name for pid, name in strays.items() if pid not in process.left]
+        if ended:
+            self._say(f"left processes running, which were ended: {', '.join(ended)}")
+        exit_status = process.exit_status or 0
+        ending_seconds = 0.0 if self._returned_at is None else time.monotonic() - self._returned_at
+        return conclude(
+            process.returned,
+            exit_status,
+            stop_signal=self._stop_signal if self._was_told or exit_status else 0,
+            ending_seconds=ending_seconds,
+        )
+
+
+def _name(pid: int) -> str | None:
+    """What people call a running process; None for one that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            name, _, rest = file.read().partition("(")[2].rpartition(")")
+    except OSError:
+        return None
+    return None if rest.split()[0] in "ZX" else f"{name} (pid {pid})"

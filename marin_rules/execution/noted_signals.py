@@ -1,0 +1,62 @@
+"""Which stop signal has reached a step's process, even if the step handles signals itself.
+
+A step may install a handler that sets a flag, and return when it sees the flag. Nobody outside could tell that from a
+step that ran to its end. So every Python handler of a stop signal is wrapped, from the first one on: the signal is
+noted, then the step's own handler is called. `signal.signal` and `signal.getsignal` show the step its own handlers.
+
+Handlers that a C library installs are not seen here; the worker still knows of every signal that it passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_process: int | None = None
+_noted = 0
+
+
+def note_stop_signals() -> None:
+    """Begin to note the stop signals of this process, with Python's usual reactions to them. Called once."""
+    global _process
+    _process = os.getpid()
+    install: Callable[..., Any] = signal.signal
+    look_up: Callable[..., Any] = signal.getsignal
+
+    def noting_signal(signalnum: int, handler: Any) -> Any:
+        noting = signalnum in STOP_SIGNALS and callable(handler)
+        return _unwrapped(install(signalnum, _Noting(handler) if noting else handler))
+
+    def noting_getsignal(signalnum: int) -> Any:
+        return _unwrapped(look_up(signalnum))
+
+    signal.signal, signal.getsignal = noting_signal, noting_getsignal
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def noted_stop_signal() -> int:
+    """The first stop signal that this process handled; 0 for none. Those of forked copies do not count."""
+    return _noted if os.getpid() == _process else 0
+
+
+class _Noting:
+    """A handler of the step's, behind a note."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> Any:
+        global _noted
+        if os.getpid() == _process:
+            _noted = _noted or number
+        return self.handler(number, frame)
+
+
+def _unwrapped(handler: Any) -> Any:
+    return handler.handler if isinstance(handler, _Noting) else handler

@@ -1,0 +1,56 @@
+"""Functions and classes of the experiment file in the processes that a step starts, by fork, spawn or forkserver."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+POOLS = """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from dataclasses import dataclass
+    from marin_rules import ExecutorStep, executor_main
+
+    OFFSET = 1000
+
+    @dataclass(frozen=True)
+    class Item:
+        number: int
+
+    def work(item):
+        return Item(item.number * item.number + OFFSET)
+
+    def pool(config):
+        context = multiprocessing.get_context(config["method"])
+        with context.Pool(2) as pool:
+            first = pool.map(work, [Item(1), Item(2)])
+        with ProcessPoolExecutor(1, mp_context=context) as executor:
+            second = list(executor.map(work, [Item(3)]))
+        return [item.number for item in first + second]
+
+    steps = [
+        ExecutorStep(name=method, fn=pool, config={"method": method}) for method in ("fork", "spawn", "forkserver")
+    ]
+
+"""
+GUARDED = '    if __name__ == "__main__":\n        executor_main(steps=steps)\n'
+UNGUARDED = "    executor_main(steps=steps)\n"
+
+
+@pytest.mark.parametrize(("door", "ending"), [("snakemake", UNGUARDED), ("python", GUARDED)])
+def test_a_pool_finds_what_the_experiment_file_defines(
+    door: str,
+    ending: str,
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    python: Callable[..., Any],
+    prefix: Path,
+    folder_of: Callable[[str], Path],
+) -> None:
+    path = experiment(POOLS + ending)
+    result = snakemake(experiment=path) if door == "snakemake" else python(path, "--prefix", prefix)
+    assert result.code == 0, result.output
+    for method in ("fork", "spawn", "forkserver"):
+        assert json.loads((folder_of(method) / ".artifact.json").read_text()) == [1001, 1004, 1009]

@@ -1,0 +1,297 @@
+"""A step ends as Python ends: what its threads, children, exit handlers and buffers still hold is written first.
+
+Each step of `ENDINGS` is an ordinary program whose data a plain Python would write by the end of the process. That
+is the oracle: the same functions are run by a plain Python beside the steps.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENDINGS = """
+    import atexit
+    import gzip
+    import logging
+    import logging.handlers
+    import multiprocessing
+    import os
+    import sys
+    import threading
+    import time
+    import weakref
+    import zipfile
+    from concurrent.futures import ThreadPoolExecutor
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    KEPT = []
+
+    class Writer:
+        def __init__(self, path):
+            self.file = os.open(os.path.join(path, "data"), os.O_CREAT | os.O_WRONLY)
+            self.write = os.write
+
+        def __del__(self):
+            self.write(self.file, b"whole")
+
+    def write(path, seconds=0.0):
+        time.sleep(seconds)
+        with open(os.path.join(path, "data"), "w") as file:
+            file.write("whole")
+
+    def thread(path):
+        threading.Thread(target=write, args=(path, 0.2)).start()
+
+    def thread_pool(path):
+        ThreadPoolExecutor(1).submit(write, path, 0.2)
+
+    def thread_that_starts_another(path):
+        threading.Thread(target=lambda: (time.sleep(0.1), thread(path))).start()
+
+    def exit_handler(path):
+        atexit.register(write, path)
+
+    def finalizer(path):
+        KEPT.append({1})
+        weakref.finalize(KEPT[-1], write, path)
+
+    def child_process(path):
+        multiprocessing.get_context("fork").Process(target=write, args=(path, 0.2)).start()
+
+    def buffered_text(path):
+        KEPT.append(open(os.path.join(path, "data"), "w"))
+        KEPT[-1].write("whole")
+
+    def buffered_bytes(path):
+        KEPT.append(open(os.path.join(path, "data"), "wb"))
+        KEPT[-1].write(b"whole")
+
+    def buffered_by_a_thread(path):
+        threading.Thread(target=lambda: (time.sleep(0.1), buffered_text(path))).start()
+
+    def zipped_text(path):
+        KEPT.append(gzip.open(os.path.join(path, "data"), "wt", compresslevel=0))
+        KEPT[-1].write("whole")
+
+    def archive(path):
+        KEPT.append(zipfile.ZipFile(os.path.join(path, "data"), "w"))
+        KEPT[-1].writestr(zipfile.ZipInfo("whole"), "whole")
+
+    def destructor(path):
+        KEPT.append(Writer(path))
+
+    def destructor_in_a_cycle(path):
+        KEPT.append(Writer(path))
+        KEPT[-1].itself = KEPT
+
+    def forked_child(path):
+        if os.fork() == 0:
+            write(path, 0.2)
+            return
+        os.wait()
+
+    def buffered_log(path):
+        handler = logging.handlers.MemoryHandler(1000, target=logging.FileHandler(os.path.join(path, "data")))
+        logging.getLogger("own").addHandler(handler)
+        logging.getLogger("own").setLevel("INFO")
+        logging.getLogger("own").info("whole")
+
+    if __name__ == "__main__":
+        functions = [value for name, value in globals().items() if name in NAMES]
+        executor_main(steps=[ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions])
+"""
+NAMES = re.findall(r"def (\w+)\(path\)", ENDINGS)
+NOT_STEPS = (
+    "NOT_STEPS = ('Writer', 'write', 'ExecutorStep', 'executor_main', 'ProcessPoolExecutor', 'ThreadPoolExecutor')"
+)
+
+
+def plain_results(source: str, folder: Path) -> dict[str, bytes]:
+    """What a plain Python leaves of each function: function -> the bytes of `data`."""
+    folder.mkdir()
+    program = folder / "plain.py"
+    program.write_text(source.partition("if __name__")[0] + "globals()[sys.argv[1]](sys.argv[2])\n")
+    started = []
+    for name in NAMES:
+        (folder / name).mkdir()
+        started.append(subprocess.Popen([sys.executable, program, name, folder / name]))
+    assert [process.wait() for process in started] == [0] * len(NAMES)
+    return {name: (folder / name / "data").read_bytes() for name in NAMES}
+
+
+def test_what_a_plain_python_would_write_is_written_before_success(
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    tmp_path: Path,
+) -> None:
+    source = f"NAMES = {NAMES}\n{textwrap.dedent(ENDINGS)}"
+    expected = plain_results(source, tmp_path / "plain")
+    assert all(b"whole" in data for data in expected.values())
+    result = snakemake(experiment=experiment(source))
+    assert result.code == 0, result.output
+    written = {name: (folder_of(name) / "data").read_bytes() for name in expected}
+    assert {name: status_of(name) for name in expected} == dict.fromkeys(expected, "SUCCESS")
+    for name in ("zipped_text",):  # It holds the time of day.
+        assert len(written.pop(name)) == len(expected.pop(name))
+    assert written == expected
+
+
+BAD_ENDINGS = """
+    import ctypes
+    import os
+    import sys
+    import threading
+    import time
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, remote
+
+    KEPT = []
+
+    class Crash:
+        def __del__(self):
+            ctypes.string_at(0)
+
+    def child_returns_parent_raises(path):
+        if os.fork() == 0:
+            return {"from": "the child"}
+        os.wait()
+        raise ValueError("the parent's own error")
+
+    def child_exits_parent_returns(path):
+        if os.fork() == 0:
+            sys.exit(0)
+        _, status = os.wait()
+        return {"from": "the parent", "child": os.waitstatus_to_exitcode(status)}
+
+    def child_raises_parent_returns(path):
+        if os.fork() == 0:
+            raise KeyError("the child's")
+        _, status = os.wait()
+        return {"from": "the parent", "child": os.waitstatus_to_exitcode(status)}
+
+    def ends_without_returning(path):
+        os._exit(0)
+
+    def becomes_another_program(path):
+        os.execvp("true", ["true"])
+
+    def crashes(path):
+        ctypes.string_at(0)
+
+    def crashes_at_the_end(path):
+        KEPT.append(Crash())
+
+    def hangs_at_the_end(path):
+        threading.Thread(target=time.sleep, args=(1000,), name="uploader").start()
+
+    functions = [child_returns_parent_raises, child_exits_parent_returns, child_raises_parent_returns,
+                 ends_without_returning, becomes_another_program, crashes, crashes_at_the_end, hangs_at_the_end]
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions])
+"""
+
+
+def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    info_of: Callable[[str], dict[str, Any]],
+) -> None:
+    result = snakemake("--keep-going", experiment=experiment(BAD_ENDINGS), env={"MARIN_STEP_END_SECONDS": "3"})
+    assert result.code == 1, result.output
+    for name, child in (("child_exits_parent_returns", 0), ("child_raises_parent_returns", 1)):
+        assert status_of(name) == "SUCCESS"
+        value = json.loads((folder_of(name) / ".artifact.json").read_text())
+        assert value == {"from": "the parent", "child": child}
+    errors = {
+        "child_returns_parent_raises": "ValueError: the parent's own error",
+        "ends_without_returning": "exit code 0 before its function returned",
+        "becomes_another_program": "exit code 0 before its function returned",
+        "crashes": "killed by SIGSEGV",
+        "crashes_at_the_end": "its function returned, but its process was killed by SIGSEGV",
+        "hangs_at_the_end": "did not end within 3 s. It was waiting for thread uploader.",
+    }
+    for name, words in errors.items():
+        assert status_of(name) == "FAILED", name
+        assert words in info_of(name)["run"]["error"]
+        assert not (folder_of(name) / ".artifact.json").exists()
+    log = (folder_of("crashes") / ".executor_log").read_text()
+    assert "Fatal Python error: Segmentation fault" in log
+    assert "in crashes" in log
+    log = (folder_of("hangs_at_the_end") / ".executor_log").read_text()
+    assert "waits for thread uploader before it ends (at most 3 s)" in log
+    assert "Timeout (0:00:03)!" in log  # And then the stacks of all threads.
+    assert "waits for thread uploader" in result.output
+
+
+UNWRITTEN = """
+    from marin_rules import ExecutorStep, executor_main
+
+    KEPT = []
+
+    def keep_open(config):
+        KEPT.append(open("/dev/full" if config["full"] == "device" else "small/data", "wb"))
+        KEPT[-1].write(b"x" * 5000)
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name="kept", fn=keep_open, config={"full": "disk"})])
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A full disk of its own, `small/`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4096", "small", folder], capture_output=True, text=True)
+    if mount.returncode != 0:
+        pytest.skip(f"no small disk can be mounted here: {mount.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_at_the_very_end_is_no_success(
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    small_disk: Path,
+    status_of: Callable[[str], str | None],
+    folder_of: Callable[[str], Path],
+) -> None:
+    result = snakemake(experiment=experiment(UNWRITTEN))
+    assert result.code == 1, result.output
+    assert status_of("kept") == "FAILED"
+    log = (folder_of("kept") / ".executor_log").read_text()
+    assert "could not write to small/data: [Errno 28] No space left on device" in log
+
+
+STRAY = """
+    import subprocess
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    def leave(path):
+        subprocess.Popen(["sleep", "1000"])
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name="leaver", fn=leave, config=THIS_OUTPUT_PATH)])
+"""
+
+
+def test_processes_that_a_step_leaves_running_are_named(
+    experiment: Callable[..., Path], snakemake: Callable[..., Any], status_of: Callable[[str], str | None]
+) -> None:
+    result = snakemake(experiment=experiment(STRAY))
+    assert result.code == 0, result.output
+    assert status_of("leaver") == "SUCCESS"
+    assert "left processes running, which were ended: sleep (pid " in result.output

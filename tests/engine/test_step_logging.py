@@ -1,0 +1,55 @@
+"""What steps log with `logging` is seen and kept, at a level that a variable sets; Snakemake's own messages are not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOGGING = """
+    import logging
+    from marin_rules import ExecutorStep, THIS_OUTPUT_PATH, executor_main
+
+    logging.basicConfig(level=logging.INFO)
+    logger = logging.getLogger(__name__)
+
+    def speak(path):
+        logger.debug("a detail")
+        logger.info("a message")
+        logging.getLogger("library").warning("a warning")
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name="speaker", fn=speak, config=THIS_OUTPUT_PATH)])
+"""
+
+
+@pytest.mark.parametrize("door", ["snakemake", "python"])
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [
+        (None, ["INFO __main__: a message", "WARNING library: a warning"]),
+        ("debug", ["DEBUG __main__: a detail", "INFO __main__: a message", "WARNING library: a warning"]),
+        ("30", ["WARNING library: a warning"]),
+        ("loud", ["LOUD is no level of logging; using INFO", "INFO __main__: a message", "WARNING library: a warning"]),
+    ],
+)
+def test_what_a_step_logs(
+    door: str,
+    level: str | None,
+    seen: list[str],
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    python: Callable[..., Any],
+    prefix: Path,
+    folder_of: Callable[[str], Path],
+) -> None:
+    path = experiment(LOGGING)
+    env = {} if level is None else {"MARIN_LOG_LEVEL": level}
+    run = snakemake(experiment=path, env=env) if door == "snakemake" else python(path, "--prefix", prefix, env=env)
+    assert run.code == 0, run.output
+    log = (folder_of("speaker") / ".executor_log").read_text()
+    everything = ("DEBUG __main__: a detail", "INFO __main__: a message", "WARNING library: a warning", "is no level")
+    for text in (log, run.output):
+        assert [words for words in seen if words not in text] == []
+        assert sum(text.count(words) for words in everything) == len(seen)
+    assert "snakemake.logging" not in run.output

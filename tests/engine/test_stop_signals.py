@@ -1,0 +1,207 @@
+"""A step that was told to stop and then returns has not succeeded, whoever told it, unless it says that it is whole."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRAINING = """
+    import asyncio
+    import os
+    import signal
+    import threading
+    import time
+    from marin_rules import ExecutorStep, THIS_OUTPUT_PATH, declare_complete, executor_main
+
+    STEPS = 100
+    stopping = []
+
+    def wait():
+        while not stopping:
+            time.sleep(0.01)
+
+    def ready():
+        with open("pid.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("pid.new", "pid")
+
+    def save(path, step):
+        with open(os.path.join(path, "checkpoint"), "w") as file:
+            file.write(str(step))
+
+    def load(path):
+        checkpoint = os.path.join(path, "checkpoint")
+        return int(open(checkpoint).read()) if os.path.exists(checkpoint) else 0
+
+    def flag(path):
+        signal.signal(signal.SIGTERM, lambda number, frame: stopping.append(number))
+        step = load(path)
+        if step:  # The second attempt goes on to the end.
+            save(path, STEPS)
+            return {"step": STEPS}
+        ready()
+        wait()
+        save(path, 14)
+        return {"step": 14}
+
+    def keyboard_interrupt(path):
+        if load(path):
+            save(path, STEPS)
+            return {"step": STEPS}
+        try:
+            ready()
+            time.sleep(1000)
+        except KeyboardInterrupt:
+            save(path, 14)
+        return {"step": 14}
+
+    def asynchronous(path):
+        async def wait():
+            stopped = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+            ready()
+            await stopped.wait()
+        if load(path):
+            save(path, STEPS)
+            return {"step": STEPS}
+        asyncio.run(wait())
+        save(path, 14)
+        return {"step": 14}
+
+    def declared(path):
+        signal.signal(signal.SIGTERM, lambda number, frame: stopping.append(number))
+        ready()
+        wait()
+        save(path, STEPS)  # It was at its last step anyway.
+        declare_complete()
+        return {"step": STEPS}
+
+    def in_a_thread(path):
+        signal.signal(signal.SIGTERM, lambda number, frame: stopping.append(number))
+        if load(path):
+            save(path, STEPS)
+            return {"step": STEPS}
+        threading.Thread(target=lambda: (ready(), wait(), save(path, 14))).start()
+        return {"step": STEPS}
+
+    def evaluate(config):
+        with open("evaluated", "a") as file:
+            file.write(open(os.path.join(config["model"], "checkpoint")).read() + "\\n")
+
+    model = ExecutorStep(name="model", fn=globals()[os.environ["TRAIN"]], config=THIS_OUTPUT_PATH)
+    score = ExecutorStep(name="score", fn=evaluate, config={"model": model})
+
+    if __name__ == "__main__":
+        executor_main(steps=[score])
+"""
+
+
+@pytest.mark.parametrize(
+    ("train", "told", "number"),
+    [
+        ("flag", "everybody", signal.SIGINT),  # Ctrl-C
+        ("flag", "worker", signal.SIGTERM),
+        ("flag", "step", signal.SIGTERM),
+        ("keyboard_interrupt", "step", signal.SIGINT),
+        ("asynchronous", "step", signal.SIGTERM),
+        ("in_a_thread", "step", signal.SIGTERM),
+        ("in_a_thread", "everybody", signal.SIGINT),
+    ],
+)
+def test_a_return_after_a_stop_signal_is_no_success(
+    train: str,
+    told: str,
+    number: signal.Signals,
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Any],
+    snakemake: Callable[..., Any],
+    tmp_path: Path,
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    info_of: Callable[[str], dict[str, Any]],
+) -> None:
+    path = experiment(TRAINING)
+    run = start_snakemake(experiment=path, env={"TRAIN": train})
+    run.wait_for((tmp_path / "pid").exists, "the step is training")
+    pid = int((tmp_path / "pid").read_text())
+    if told == "everybody":
+        run.interrupt()
+    else:
+        os.kill(pid if told == "step" else parent_of(pid), number)
+    first = run.wait()
+    assert first.code != 0, first.output
+    assert (folder_of("model") / "checkpoint").read_text() == "14"
+    assert status_of("model") == "CANCELLED"
+    assert status_of("score") is None
+    assert "stopped by SIG" in info_of("model")["run"]["error"]
+    assert not (folder_of("model") / ".artifact.json").exists()
+
+    second = snakemake(experiment=path, env={"TRAIN": train})
+    assert second.code == 0, second.output
+    assert (tmp_path / "evaluated").read_text() == "100\n"
+
+
+@pytest.mark.parametrize("told", ["worker", "step"])
+def test_a_step_that_declares_its_output_complete_succeeds_all_the_same(
+    told: str,
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Any],
+    tmp_path: Path,
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+) -> None:
+    run = start_snakemake(experiment=experiment(TRAINING), env={"TRAIN": "declared"})
+    run.wait_for((tmp_path / "pid").exists, "the step is training")
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid if told == "step" else parent_of(pid), signal.SIGTERM)
+    result = run.wait()
+    assert result.code == 0, result.output
+    assert status_of("model") == status_of("score") == "SUCCESS"
+    assert json.loads((folder_of("model") / ".artifact.json").read_text()) == {"step": 100}
+
+
+OWN_SIGNALS = """
+    import multiprocessing
+    import os
+    import signal
+    import time
+    from marin_rules import ExecutorStep, THIS_OUTPUT_PATH, executor_main
+
+    def handler(number, frame):
+        os._exit(0)
+
+    def signal_children(path):
+        signal.signal(signal.SIGTERM, handler)  # The children inherit it.
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+        process.start()
+        process.terminate()
+        process.join()
+        child = os.fork()
+        if child == 0:
+            time.sleep(1000)
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        assert signal.getsignal(signal.SIGTERM) is handler
+        assert signal.signal(signal.SIGTERM, signal.SIG_DFL) is handler
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        return "whole"
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name="parent", fn=signal_children, config=THIS_OUTPUT_PATH)])
+"""
+
+
+def test_signals_to_a_steps_own_children_are_no_stop_signals(
+    experiment: Callable[..., Path], snakemake: Callable[..., Any], folder_of: Callable[[str], Path]
+) -> None:
+    result = snakemake(experiment=experiment(OWN_SIGNALS))
+    assert result.code == 0, result.output
+    assert json.loads((folder_of("parent") / ".artifact.json").read_text()) == "whole"
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
