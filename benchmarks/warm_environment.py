@@ -81,7 +81,7 @@ class _Job:
         fresh("plan", steps.folder)
         self._steps = steps
         self._path = steps.folder / "job"
-        self._path.write_text(re.sub(r"--plan \S+", f"--plan {steps.folder / 'plan'}", script))
+        self._path.write_text(re.sub(r"--digest \S+ --plan \S+", f"--plan {steps.folder / 'plan'}", script))
         self._path.chmod(0o755)
 
     def run(self) -> Usage:

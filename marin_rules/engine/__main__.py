@@ -13,7 +13,7 @@ from typing import NoReturn
 from marin_rules.engine import interrupts
 from marin_rules.engine.job_resources import STEP_SLOT
 from marin_rules.engine.locations import config_file, profiles, snakefile
-from marin_rules.engine.workflow import PLAN_VARIABLE
+from marin_rules.engine.workflow import DIGEST_VARIABLE, PLAN_VARIABLE
 
 _INTERRUPTED = 130
 
@@ -21,6 +21,7 @@ _INTERRUPTED = 130
 def main() -> None:
     parser = argparse.ArgumentParser(prog="marin_rules.engine", description="Run a frozen plan with Snakemake.")
     parser.add_argument("--plan", required=True)
+    parser.add_argument("--digest", help="refuse any other plan than the one with this digest")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--jobs", type=int, help="steps to run at the same time")
     options = parser.parse_args()
@@ -36,6 +37,8 @@ def _run(options: argparse.Namespace) -> NoReturn:
     from snakemake.utils import available_cpu_count
 
     os.environ[PLAN_VARIABLE] = options.plan
+    if options.digest:
+        os.environ[DIGEST_VARIABLE] = options.digest
     arguments = ["--snakefile", str(snakefile()), "--configfile", config_file()]
     arguments += ["--workflow-profile", str(profiles()["default"]), "--keep-going"]
     arguments += ["--dry-run"] if options.dry_run else []

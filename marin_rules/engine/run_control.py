@@ -21,6 +21,7 @@ from marin_rules.storage.files import read_bytes, remove_tree
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.store import ChangedError
+from marin_rules.storage.prefix import claim_prefix
 
 
 def _say(text: str) -> None:
@@ -46,6 +47,7 @@ class RunControl:
             done = self._session.statuses()
             again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
             self._plan.forced = tuple(step.index for step in again)
+        claim_prefix(run.prefix)
         self._plan.write(run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
         os.environ.update(exported(self._plan.environments) or passed_on())
@@ -55,7 +57,7 @@ class RunControl:
         self._session.live = True
         if warm:
             try:
-                self._warm = WarmServer(run.plan_path)
+                self._warm = WarmServer(run.plan_path, self._plan.digest)
             except OSError as error:  # It only saves time.
                 _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
 

@@ -33,11 +33,11 @@ _READY_SECONDS = 10.0
 class WarmServer:
     """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes."""
 
-    def __init__(self, plan_path: str) -> None:
+    def __init__(self, plan_path: str, digest: str) -> None:
         folder = _make_folder()
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "marin_rules.engine.warm_server", folder, plan_path],
+            [sys.executable, "-P", "-m", "marin_rules.engine.warm_server", folder, plan_path, digest],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )

@@ -219,9 +219,9 @@ def _give_up(folder: str, error: Exception) -> NoReturn:
     sys.exit(f"marin-rules: workers are not kept warm: {error}")
 
 
-def main(folder: str, plan_path: str) -> NoReturn:
+def main(folder: str, plan_path: str, digest: str) -> NoReturn:
     try:
-        plan = FrozenPlan.read(plan_path)
+        plan = FrozenPlan.read(plan_path, digest)
     except (MarinRulesError, OSError) as error:
         _give_up(folder, error)
     gc.collect()

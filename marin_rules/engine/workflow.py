@@ -46,12 +46,15 @@ from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.project import project_folder
 from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
-from marin_rules.storage.prefix import marin_prefix
+from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import check_prefix
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
 """Names the frozen plan to the processes that Snakemake starts for jobs, which must not plan again."""
+
+DIGEST_VARIABLE = "MARIN_RULES_PLAN_DIGEST"
+"""What that plan must be."""
 
 
 CONDA_PYTHON = "conda"
@@ -68,7 +71,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         settings = read_settings(config)
         if settings.cluster is not None:
             os.environ[CLUSTER_VARIABLE] = settings.cluster  # For all rooms, and for the jobs.
-        plan = FrozenPlan.read(frozen) if frozen else plan_experiment(settings)
+        plan = FrozenPlan.read(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else plan_experiment(settings)
     except (MarinRulesError, OSError) as error:
         sessions.trouble = str(error)
         raise WorkflowError(str(error)) from None
@@ -92,6 +95,7 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
     prefix = chosen.get("prefix") or marin_prefix()
     check_prefix(prefix)
+    check_default_prefix(prefix)
     plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
     run = new_run(
         prefix=prefix,
@@ -265,7 +269,7 @@ class MarinWorkflow:
     def start(self) -> None:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
         interrupts.take_terminate_over()
-        os.environ[PLAN_VARIABLE] = self.plan.run.plan_path
+        os.environ.update({PLAN_VARIABLE: self.plan.run.plan_path, DIGEST_VARIABLE: self.plan.digest})
         if self.invocation.deploys_conda:
             made = self.invocation.conda_environments()
             self.plan.conda = {self.session.step(key).index: environment for key, environment in made.items()}
@@ -300,7 +304,7 @@ class MarinWorkflow:
 
     def _run_step(self, python: str, package: str = "-") -> str:
         command = ["source", str(run_step_command()), python, package]
-        return shlex.join([*command, "--plan", self.plan.run.plan_path, "--step"])
+        return shlex.join([*command, "--digest", self.plan.digest, "--plan", self.plan.run.plan_path, "--step"])
 
     @cached_property
     def _assessment(self) -> Assessment:

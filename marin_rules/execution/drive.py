@@ -16,13 +16,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marin_rules.execution.environment import exported
 from marin_rules.execution.frozen import FrozenPlan, Run
 from marin_rules.execution.stop_signals import RunStopped, passed_on
-from marin_rules.storage.files import is_url, read_bytes, write_atomic
+from marin_rules.storage.files import is_url, write_atomic
+from marin_rules.storage.ownership import read_within
+from marin_rules.storage.prefix import claim_prefix
 
 ENGINE_MODULE = "marin_rules.engine"
 
@@ -63,7 +65,7 @@ class Failure:
 
 
 def record_failure(run: Run, digest: str, failure: Failure) -> None:
-    write_atomic(os.path.join(run.failures_directory, digest), json.dumps(failure.__dict__).encode())
+    write_atomic(os.path.join(run.failures_directory, digest), json.dumps(failure.__dict__).encode(), mode=0o600)
 
 
 def read_failures(plan: FrozenPlan) -> list[Failure]:
@@ -71,15 +73,23 @@ def read_failures(plan: FrozenPlan) -> list[Failure]:
     directory = plan.run.failures_directory
     if not is_url(directory) and not os.path.isdir(directory):
         return []
-    paths = [os.path.join(directory, step.digest) for step in plan.steps if step.needed]
+    names = [step.digest for step in plan.steps if step.needed]
     if is_url(directory):
         from marin_rules.storage.bulk import read_many
 
+        paths = [os.path.join(directory, name) for name in names]
         objects = read_many(paths)
-        found = [objects[path] for path in paths]
+        found = [(objects[path], True) for path in paths]
     else:
-        found = [read_bytes(path) for path in paths]
-    return [Failure(**json.loads(data)) for data in found if data is not None]
+        folder = os.path.basename(directory)
+        found = [read_within(plan.run.directory, os.path.join(folder, name)) for name in names]
+    return [_parse(data, is_ours) for data, is_ours in found if data is not None]
+
+
+def _parse(data: bytes, is_ours: bool) -> Failure:
+    """A failure; from a folder that others can write to without the exception, which would be unpickled."""
+    failure = Failure(**json.loads(data))
+    return failure if is_ours else replace(failure, exception=None)
 
 
 class _ExceptionPickler(pickle.Pickler):
@@ -113,6 +123,7 @@ def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None)
             plan.write(path)
             code = _engine(plan, path, "--dry-run")
     else:
+        claim_prefix(plan.run.prefix)
         plan.write(plan.run.plan_path)
         jobs = [] if max_concurrent is None else ["--jobs", str(max_concurrent)]
         code = _engine(plan, plan.run.plan_path, *jobs)
@@ -131,7 +142,8 @@ def _step_error(failure: Failure) -> BaseException:
 
 
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
-    command = [sys.executable, "-P", "-m", ENGINE_MODULE, "--plan", plan_path, *arguments]
+    command = [sys.executable, "-P", "-m", ENGINE_MODULE]
+    command += ["--digest", plan.digest, "--plan", plan_path, *arguments]
     environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
     with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
         while True:

@@ -34,7 +34,7 @@ from marin_rules.plan import make_plan
 from marin_rules.refusals import check_steps
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.leases.owner import Owner
-from marin_rules.storage.prefix import marin_prefix
+from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import check_prefix
 
@@ -147,6 +147,7 @@ class Executor:
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
         check_prefix(self.prefix)
+        check_default_prefix(self.prefix)
         steps = check_steps(steps)
         plan = make_plan(steps, prefix=self.prefix, run_only=run_only)
         self._asked = steps

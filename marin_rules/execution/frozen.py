@@ -1,14 +1,20 @@
 """The frozen plan: one file that holds all a run needs, so that no job ever plans again.
 
-    magic line | length of the index | index (JSON) | definitions | sources | for each step: its record and its call
+    magic line | lengths of the next two | index (JSON) | what is known last (JSON): forced steps, conda environments
+    definitions | sources | for each step: its record and its call
 
 The index is light (names, paths, edges): rules and views read only that. The record is what is written down about a
 step, as JSON. The call (function and config) is unpacked only in the process that runs the step's code. Each part
 carries a checksum; a plan that is truncated or damaged is refused with a named error.
+
+Jobs execute what they find in the file, so it must be the driver's work: the driver gives them the plan's digest, which
+covers everything but what is known last. A plan without a digest, or with conda environments, must be in a file and a
+folder that only the user can write to.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
@@ -32,10 +38,12 @@ from marin_rules.plan import Plan, PlannedStep
 from marin_rules.project import project_folder
 from marin_rules.remote import RemoteCallable
 from marin_rules.software.environment import Environment
-from marin_rules.storage.files import is_url, local_path, read_bytes, write_atomic
+from marin_rules.storage.files import is_url, local_path, write_atomic
+from marin_rules.storage.ownership import UntrustedError, make_private_folder, read_within
 
-_MAGIC = b"marin-rules plan 2\n"
-_LENGTH = struct.Struct("<QI")
+_MAGIC = b"marin-rules plan 3\n"
+_LENGTHS = struct.Struct("<QIQI")
+"""Length and checksum of the index, and of what is known last."""
 
 MAX_WRITTEN_VERSION_BYTES = 1 << 20
 MAX_WRITTEN_NESTING = 100
@@ -245,45 +253,58 @@ class FrozenPlan:
             for step in steps
         ]
 
-    def write(self, path: str) -> None:
+    @cached_property
+    def _index(self) -> bytes:
         offset = 0
         places = []
         for part in self._parts():
             places.append([offset, len(part), zlib.crc32(part)])
             offset += len(part)
-        index = json.dumps(
+        return json.dumps(
             {
                 "run": asdict(self.run),
                 "steps": [_to_row(step) for step in self.steps],
                 "software": [environment.to_fields() for environment in self.software],
                 "warnings": self.warnings,
-                "forced": self.forced,
-                "conda": {str(index): environment.to_fields() for index, environment in self.conda.items()},
                 "places": places,
             }
         ).encode()
-        head = _MAGIC + _LENGTH.pack(len(index), zlib.crc32(index)) + index
-        write_atomic(path, b"".join([head, *self._parts()]))
+
+    @cached_property
+    def digest(self) -> str:
+        """Tells this plan from every other one, though what is known last may still change."""
+        return _digest(self._index, self._parts())
+
+    def write(self, path: str) -> None:
+        """Write the plan, for this user's eyes only, into a folder of the same kind."""
+        conda = {str(index): environment.to_fields() for index, environment in self.conda.items()}
+        index, last = self._index, json.dumps({"forced": self.forced, "conda": conda}).encode()
+        lengths = _LENGTHS.pack(len(index), zlib.crc32(index), len(last), zlib.crc32(last))
+        make_private_folder(os.path.dirname(path) or ".")
+        write_atomic(path, b"".join([_MAGIC, lengths, index, last, *self._parts()]), mode=0o600)
 
     def _parts(self) -> list[bytes]:
         return [self._definitions, self._sources, *self._records, *self._calls]
 
     @classmethod
-    def read(cls, path: str) -> FrozenPlan:
-        data = read_bytes(path)
+    def read(cls, path: str, digest: str | None = None) -> FrozenPlan:
+        """The plan at `path`: the one with this digest, or else one that this user has written."""
+        data, is_ours = read_within(*os.path.split(path))
         if data is None:
             raise PlanFileError(
                 f"the plan {path} is gone: the run it belongs to was cleaned up. Start the experiment again."
             )
         try:
-            start = len(_MAGIC) + _LENGTH.size
+            start = len(_MAGIC) + _LENGTHS.size
             if not data.startswith(_MAGIC):
                 raise ValueError("it does not start like a plan of this version")
-            length, checksum = _LENGTH.unpack_from(data, len(_MAGIC))
+            length, checksum, last_length, last_checksum = _LENGTHS.unpack_from(data, len(_MAGIC))
             index = data[start : start + length]
             _check(index, length, checksum, "index")
-            content = json.loads(index)
-            base = start + length
+            base = start + length + last_length
+            last = data[start + length : base]
+            _check(last, last_length, last_checksum, "index")
+            content = json.loads(index) | json.loads(last)
             parts = []
             for offset, size, part_checksum in content["places"]:
                 part = data[base + offset : base + offset + size]
@@ -294,6 +315,13 @@ class FrozenPlan:
                 f"the plan {path} is damaged ({error}). Nothing was run from it; start the experiment again to"
                 " write a new one."
             ) from error
+        if digest is None or content["conda"]:
+            _check_writers(path, is_ours)
+        if digest not in (None, _digest(index, parts)):
+            raise PlanFileError(
+                f"the plan {path} is not the one that this run wrote: somebody has put another in its place. Nothing"
+                f" was run from it. See who can write to {os.path.dirname(path)}, and start the experiment again."
+            )
         run = content["run"] | {key: tuple(content["run"][key]) for key in ("python_path", "rule_files")}
         return cls(
             run=Run(**run),
@@ -457,6 +485,21 @@ def _from_row(index: int, row: list[Any]) -> FrozenStep:
     if values[_MACHINES] is not None:
         values[_MACHINES] = MachineRequest.from_fields(values[_MACHINES])
     return FrozenStep(index, *values)
+
+
+def _check_writers(path: str, is_ours: bool) -> None:
+    if not is_ours:
+        raise UntrustedError(
+            f"the plan {path} is not used: somebody else can have written it (`ls -la {os.path.dirname(path) or '.'}`"
+            " shows who). Start the experiment again, with a prefix where files keep their owners and modes."
+        )
+
+
+def _digest(index: bytes, parts: Sequence[bytes]) -> str:
+    digest = hashlib.sha256(index)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _check(part: bytes, size: int, checksum: int, what: str) -> None:

@@ -19,10 +19,11 @@ from marin_rules.execution.step_end import end, prepare_end
 def main() -> int:
     parser = argparse.ArgumentParser(prog="marin_rules.execution.rank", description="Run one rank of a step.")
     parser.add_argument("--plan", required=True)
+    parser.add_argument("--digest")
     parser.add_argument("--step", required=True)
     parser.add_argument("--report", required=True, help="the folder for what came of the ranks")
     options = parser.parse_args()
-    plan = FrozenPlan.read(options.plan)
+    plan = FrozenPlan.read(options.plan, options.digest)
     step = plan.by_key[options.step]
     note_stop_signals()
     prepare_end()

@@ -10,23 +10,25 @@ On one machine a step has one process, however many replicas it asks for.
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import re
 import secrets
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import IO, Self
 
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.execution.frozen import FrozenPlan, FrozenStep, Run
 from marin_rules.execution.noted_signals import noted_stop_signal
 from marin_rules.execution.status import LOG_FILE
 from marin_rules.execution.step_call import Outcome
 from marin_rules.slurm.allocation import Allocation
 from marin_rules.storage.files import is_url, make_directory, read_bytes, write_atomic
+from marin_rules.storage.ownership import read_within
+from marin_rules.storage.regular_files import open_to_append
 
 _LABEL = re.compile(rb" *([0-9]+): ?")
 """What `srun --label` puts before a line."""
@@ -47,8 +49,8 @@ def run_ranks(plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Run the step on all machines of this job, and wait for all of them."""
     allocation = Allocation.current()
     assert allocation is not None
-    reports = os.path.join(plan.run.directory, "ranks", f"{step.digest}-{secrets.token_hex(4)}")
-    command = _command(plan, step, allocation, reports)
+    reports = os.path.join("ranks", f"{step.digest}-{secrets.token_hex(4)}")
+    command = _command(plan, step, allocation, os.path.join(plan.run.directory, reports))
     # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
     # handler and not SIG_IGN, which srun would inherit.)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
@@ -58,7 +60,9 @@ def run_ranks(plan: FrozenPlan, step: FrozenStep) -> Outcome:
             for line in srun.stdout:
                 logs.take(line)
         code = srun.wait()
-    return _together([_report(reports, rank) for rank in range(allocation.node_count)], code)
+    return _together(
+        [_report(plan.run, os.path.join(reports, str(rank))) for rank in range(allocation.node_count)], code
+    )
 
 
 def _command(plan: FrozenPlan, step: FrozenStep, allocation: Allocation, reports: str) -> list[str]:
@@ -68,18 +72,23 @@ def _command(plan: FrozenPlan, step: FrozenStep, allocation: Allocation, reports
     srun += ["--kill-on-bad-exit=1", "--label", "--export=ALL"]
     module = [sys.executable, "-P", "-m", "marin_rules.execution.rank"]
     # A path below a relative prefix is relative to the working directory, which the ranks have from us.
-    return [*srun, *module, "--plan", plan.run.plan_path, "--step", step.key, "--report", reports]
+    what = ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
+    return [*srun, *module, *what, "--report", reports]
 
 
 def write_report(folder: str, rank: int, outcome: Outcome) -> None:
     """Tell the process that waits for the ranks what came of this one."""
-    write_atomic(os.path.join(folder, str(rank)), pickle.dumps(outcome))
+    write_atomic(os.path.join(folder, str(rank)), json.dumps(asdict(outcome)).encode(), mode=0o600)
 
 
-def _report(folder: str, rank: int) -> Outcome | None:
-    data = read_bytes(os.path.join(folder, str(rank)))
-    outcome = None if data is None else pickle.loads(data)
-    return outcome if isinstance(outcome, Outcome) else None
+def _report(run: Run, name: str) -> Outcome | None:
+    data, is_ours = read_within(run.directory, name)
+    try:
+        outcome = None if data is None else Outcome(**json.loads(data))
+    except (ValueError, TypeError):
+        return None
+    # The exception will be unpickled.
+    return outcome if outcome is None or is_ours else replace(outcome, exception=None)
 
 
 def _together(reports: list[Outcome | None], code: int) -> Outcome:
@@ -128,7 +137,7 @@ class RankLogs:
             self._texts.setdefault(rank, bytearray()).extend(line)
             return
         if rank not in self._files:
-            self._files[rank] = open(self._name(rank), "ab", buffering=0)  # noqa: SIM115
+            self._files[rank] = os.fdopen(open_to_append(self._name(rank)), "ab", buffering=0)
         self._files[rank].write(line)
 
     def _name(self, rank: int) -> str:

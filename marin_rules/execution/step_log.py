@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import IO
 
 from marin_rules.execution.status import LOG_FILE
-from marin_rules.storage.files import is_url, make_directory, read_part
+from marin_rules.storage.files import explained_errors, is_url, make_directory, read_part
+from marin_rules.storage.regular_files import open_to_append
 
 _REDRAW_SECONDS = 1.0
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -82,7 +83,8 @@ class StepLog:
             self._file.write(fetch(self.path) or b"")
         else:
             make_directory(output_path)
-            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+            with explained_errors("write", self.path):
+                self._file = os.fdopen(open_to_append(self.path), "ab", buffering=0)
 
     def write(self, data: bytes) -> None:
         """Append to the log. A full disk costs log lines, not the step: its own writes decide about that."""

@@ -444,6 +444,7 @@ def _job() -> Allocation | None:
 
 _PARSER = argparse.ArgumentParser(prog="marin_rules.execution.worker", description="Run one step of a frozen plan.")
 _PARSER.add_argument("--plan", required=True, help="the frozen plan")
+_PARSER.add_argument("--digest", help="refuse any other plan than the one with this digest")
 _PARSER.add_argument("--step", required=True, help="the step's key: its <name>-<hash>")
 _PARSER.add_argument("--log", default="", metavar="PATH", help="make a link to the step's log here")
 _PARSER.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
@@ -464,7 +465,7 @@ def main(
     `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
     """
     try:
-        plan = plan or FrozenPlan.read(options.plan)
+        plan = plan or FrozenPlan.read(options.plan, options.digest)
         check_python(plan.run)
         step = plan.by_key.get(options.step)
         if step is None:

@@ -7,6 +7,7 @@ A path is a local path (also `file:///...`) or a URL such as `gs://bucket/key`. 
 - A failed write leaves the old file as it was, and no temporary file.
 - An absent file is `None`, never an exception.
 - A store that does not answer is asked again, for a minute.
+- Only regular files are read: a named pipe or a device in the place of one is an error, and nobody waits for it.
 - Trouble that a person must clear (permission denied, no space left, read-only) is a `StorageError`: its text
   names the path, the cause and what to do. Any other `OSError` passes through and names the path.
 
@@ -25,12 +26,16 @@ from typing import TYPE_CHECKING
 
 from marin_rules.storage.explain import StorageError, explained_store_errors
 from marin_rules.storage.filesystems import open_filesystem
+from marin_rules.storage.regular_files import open_regular
 
 if TYPE_CHECKING:
     from marin_rules.storage.objects.store import ObjectStore
 
 TEMPORARY_PREFIX = ".marin-rules-"
 """Begins the name of each temporary file, so that one left by a killed machine can be told from data."""
+
+LARGEST_BYTES = 1 << 30
+"""No control file comes near it: a larger one was put there by somebody, and would only use up the memory."""
 
 _READ_SIZE = 1 << 16
 
@@ -101,7 +106,7 @@ def read_part(path: str, start: int, size: int) -> bytes | None:
     path = local_path(path)
     with explained_errors("read", path):
         try:
-            with open(path, "rb") as file:
+            with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
                 end = file.seek(0, os.SEEK_END)
                 file.seek(start if start >= 0 else max(0, end + start))
                 return file.read(size)
@@ -109,17 +114,20 @@ def read_part(path: str, start: int, size: int) -> bytes | None:
             return None
 
 
-def write_atomic(path: str, data: bytes) -> None:
-    """Put `data` at `path` as a whole, on the disk before its name, and make missing directories."""
+def write_atomic(path: str, data: bytes, mode: int = 0o666) -> None:
+    """Put `data` at `path` as a whole, on the disk before its name, and make missing directories.
+
+    `mode` is what the umask leaves of it, for local files.
+    """
     if is_url(path):
         return _patiently(lambda objects: objects.put(path, data), path)
     path = local_path(path)
     with explained_errors("write", path):
         try:
-            _write_and_rename(path, data)
+            _write_and_rename(path, data, mode)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            _write_and_rename(path, data)
+            _write_and_rename(path, data, mode)
 
 
 def file_size(path: str) -> int | None:
@@ -169,7 +177,7 @@ def read_all(descriptor: int) -> bytes:
 
 
 @contextlib.contextmanager
-def temporary_beside(path: str, data: bytes, *, durable: bool) -> Iterator[str]:
+def temporary_beside(path: str, data: bytes, *, durable: bool, mode: int = 0o666) -> Iterator[str]:
     """A new complete file in the directory of the local `path`, to be renamed or linked to it.
 
     Whatever still has the temporary name at the end is removed. `durable` waits until the disk has the data,
@@ -177,7 +185,7 @@ def temporary_beside(path: str, data: bytes, *, durable: bool) -> Iterator[str]:
     """
     name = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}.tmp"
     temporary = os.path.join(os.path.dirname(path), name)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         try:
             remaining = memoryview(data)
@@ -240,15 +248,20 @@ def _nearest_directory(path: str) -> str:
 
 def _read_local(path: str) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
+        if os.fstat(descriptor).st_size > LARGEST_BYTES:
+            message = (
+                f"cannot read {path}: it is larger than {LARGEST_BYTES >> 20} MB, so this program did not write it."
+            )
+            raise StorageError(errno.EFBIG, f"{message} Look at it, and move it away.", path)
         return read_all(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _write_and_rename(path: str, data: bytes) -> None:
-    with temporary_beside(path, data, durable=True) as temporary:
+def _write_and_rename(path: str, data: bytes, mode: int) -> None:
+    with temporary_beside(path, data, durable=True, mode=mode) as temporary:
         os.replace(temporary, path)

@@ -6,7 +6,7 @@ The first that is known counts:
 2. `root` of the cluster (`MARIN_CLUSTER`, see clusters.py);
 3. the cluster's bucket for the region of this machine;
 4. `{scheme}://marin-{region}`, when the cluster has no bucket for the region;
-5. `/tmp/marin`.
+5. `/tmp/marin`, as long as it is the user's own.
 
 The region of the machine is asked from Google's metadata server, and only for 3 and 4: not when a prefix or root is
 given. Nor on a machine that is not Google's, unless a cluster is set: a laptop without settings would wait two
@@ -19,6 +19,7 @@ import os
 
 from marin_rules.storage.clusters import DEFAULT_SCHEME, Cluster, current_cluster
 from marin_rules.storage.metadata import is_google_machine, machine_region
+from marin_rules.storage.ownership import Circle, UntrustedError, make_private_folder, objection, user_name
 from marin_rules.storage.urls import split_url
 
 PREFIX_VARIABLE = "MARIN_PREFIX"
@@ -39,6 +40,44 @@ def marin_prefix() -> str:
     if cluster is None:
         return f"{DEFAULT_SCHEME}://marin-{region}"
     return cluster.bucket_url(region) or f"{cluster.scheme}://marin-{region}"
+
+
+def claim_prefix(prefix: str) -> None:
+    """Make sure, before anything is written, that the default prefix is this user's own: anybody could have made it.
+
+    A prefix that was chosen, with a flag or in MARIN_PREFIX, is the user's business: groups share them on purpose.
+    """
+    check_default_prefix(prefix)
+    if _is_default(prefix):
+        make_private_folder(prefix)
+        check_default_prefix(prefix)  # Somebody may have been faster.
+
+
+def check_default_prefix(prefix: str) -> None:
+    """Refuse the default prefix where it is somebody else's."""
+    if not _is_default(prefix):
+        return
+    found = objection(os.stat(os.path.dirname(prefix)), Circle.own())
+    if found is not None:
+        found = f"{os.path.dirname(prefix)} can be changed by others ({found})"
+    # A link of one's own is as good as what it leads to: nobody else can exchange it.
+    for look in (os.lstat, os.stat):
+        try:
+            status = look(prefix)
+        except FileNotFoundError:
+            break
+        if status.st_uid != os.geteuid():
+            found = f"it belongs to {user_name(status.st_uid)}"
+        found = found or objection(status, Circle.own())
+    if found is not None:
+        raise UntrustedError(
+            f"{prefix}, where steps are stored when nobody says otherwise, is not used: {found}. Choose a folder of"
+            f" your own with --prefix, `--config prefix=...` or {PREFIX_VARIABLE}."
+        )
+
+
+def _is_default(prefix: str) -> bool:
+    return os.path.normpath(prefix) == DEFAULT_PREFIX and not os.environ.get(PREFIX_VARIABLE)
 
 
 def marin_region() -> str | None:

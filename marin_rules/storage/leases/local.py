@@ -31,6 +31,7 @@ from marin_rules.storage.files import (
     temporary_beside,
 )
 from marin_rules.storage.leases.store import Snapshot, Version
+from marin_rules.storage.regular_files import open_regular
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -133,7 +134,7 @@ class LocalLeaseStore:
         while True:
             try:
                 # For writing, because NFS makes an exclusive lock on no other descriptor.
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                descriptor = open_regular(self._path, os.O_RDWR | os.O_NOFOLLOW)
             except (FileNotFoundError, NotADirectoryError):
                 return None
             try:
