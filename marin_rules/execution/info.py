@@ -93,7 +93,7 @@ def parse_info(data: bytes, path: str) -> dict[str, Any]:
     except ValueError as error:
         raise MarinRulesError(
             f"{path} is damaged ({error}). The data beside it may be fine: if you know which config made them, delete"
-            " the file and the next run writes a new one; otherwise delete the directory."
+            " the file, and the step is taken as it is without one; otherwise delete the directory, and it runs again."
         ) from error
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import logging
 import os
 import sys
@@ -12,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from marin_rules.completion import is_declared_complete
+from marin_rules.execution.artifact import UnfinishedError, artifact_of
 from marin_rules.execution.drive import pickled
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.main_module import install_main_module
 from marin_rules.execution.noted_signals import noted_stop_signal
-from marin_rules.execution.plain import to_plain
 from marin_rules.execution.search_path import search
 from marin_rules.execution.step_end import end_forked_copy
 
@@ -86,17 +84,11 @@ def _line_buffered() -> None:
 
 def _artifact(value: Any) -> Outcome:
     """The return value as JSON; one that has none does not undo finished work."""
-    if value is None:
-        return Outcome()
     try:
-        data = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-        return Outcome(artifact=json.dumps(data, indent=2))
-    except (TypeError, ValueError) as error:
-        try:
-            text = json.dumps(to_plain(value), indent=2)
-        except Exception:
-            text = None
-        return Outcome(artifact=text, warning=f"the return value is not JSON ({error}); its text was kept instead")
+        artifact = artifact_of(value)
+    except UnfinishedError as error:
+        return Outcome(error=one_line(error), exception=pickled(error))
+    return Outcome(artifact=artifact.text, warning=artifact.warning)
 
 
 def _print_traceback(error: BaseException) -> None:

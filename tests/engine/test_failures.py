@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def test_a_failed_step_stops_only_what_depends_on_it_and_can_be_tried_again(
     experiment: Callable[..., Path],
@@ -338,3 +340,45 @@ def test_executor_run_raises_an_exception_of_the_experiment_itself(
     assert result.code == 0, result.output
     expected = ["1 step(s) failed", "Step failed: tuned", "('the violin', 12)"]
     assert json.loads((tmp_path / "messages.json").read_text()) == expected
+
+
+def test_return_values(
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Any],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    info_of: Callable[[str], dict[str, Any]],
+) -> None:
+    file = experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def numbers(config):
+            import numpy
+            return {"loss": numpy.float32(0.5), "best": numpy.int64(3), "worst": float("nan")}
+
+        def deep(config):
+            value = []
+            for _ in range(100_000):
+                value = [value]
+            return value
+
+        async def work(config):
+            open("worked", "w").close()
+
+        functions = {"numbers": numbers, "deep": deep, "later": lambda config: work(config)}
+
+        if __name__ == "__main__":
+            executor_main(steps=[ExecutorStep(name, fn, None) for name, fn in functions.items()])
+        """
+    )
+    result = snakemake("--keep-going", experiment=file)
+    assert result.code == 1, result.output
+    text = (folder_of("numbers") / ".artifact.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == {"loss": 0.5, "best": 3, "worst": "NaN"}
+    assert "[numbers] warning" not in result.output
+    assert status_of("deep") == "SUCCESS"
+    assert "[deep] warning: the return value is not JSON" in result.output
+    assert not (folder_of("deep") / ".artifact.json").exists()
+    assert status_of("later") == "FAILED"
+    assert "the function returned a coroutine, whose body has not run" in info_of("later")["run"]["error"]
