@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from marin_rules.errors import ExperimentError
+from marin_rules.errors import ExperimentError, MarinRulesError
 from marin_rules.execution.run import python_path
 from marin_rules.execution.search_path import hides_python_module, search
 from marin_rules.placeholders import InputName
@@ -96,14 +97,32 @@ def _not_found(path: str) -> str:
 
 
 def _failed(path: str, file: str, error: Exception) -> str:
-    """The error and the line of the experiment it came from; the whole stack is the cause."""
+    """The error, the line of the experiment and that of an imported file it came from; the whole stack is the cause."""
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"the experiment {path} is not valid Python: line {error.lineno}: {error.msg}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    where = f" (line {lines[-1]})" if lines else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_of_the_user(frame.filename)]
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    origin = ""
+    if isinstance(error, SyntaxError) and error.filename and _is_of_the_user(error.filename):
+        origin = f"{error.filename}, line {error.lineno}"
+    elif frames and frames[-1].filename != file:
+        origin = f"{frames[-1].filename}, line {frames[-1].lineno}"
+    places = [*([f"line {lines[-1]}"] if lines else []), *([f"in {origin}"] if origin else [])]
+    where = f" ({', '.join(places)})" if places else ""
+    if isinstance(error, MarinRulesError):
+        return f"the experiment {path}{where}: {error}"
     return (
         f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {error}."
         f"{_renaming_advice(file, error)} Run `python {path} --dry_run` to see the whole traceback."
+    )
+
+
+def _is_of_the_user(filename: str) -> bool:
+    """Whether a file is neither Python's, nor an installed package's, nor ours."""
+    folders = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.isfile(filename) and not os.path.realpath(filename).startswith(
+        tuple(os.path.realpath(folder) + os.sep for folder in (*folders, ours))
     )
 
 

@@ -115,6 +115,50 @@ def test_the_error_of_an_experiment_file_names_it(source: str, parts: Sequence[s
     assert "\n" not in str(caught.value)
 
 
+HELPERS = {
+    "raises": (
+        "\nimport json\n\ndef load(text):\n    return json.loads(text)\n\nload('no json')\n",
+        5,
+        "JSONDecodeError",
+    ),
+    "syntax": ("x = 1\ndef broken(:\n", 2, "SyntaxError"),
+    "missing": ("import os\nimport no_such_module_here\n", 2, "ModuleNotFoundError: No module named 'no_such_module"),
+}
+
+
+@pytest.mark.parametrize("kind", HELPERS)
+def test_an_error_in_an_imported_module_names_its_file_and_line(
+    kind: str, experiment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, line, error = HELPERS[kind]
+    name = f"helper_that_{kind}"
+    helper = experiment(source, f"{name}.py")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path = experiment(f"import os\n\nimport {name}\n", "importing.py")
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment(str(path))
+    assert f"the experiment {path} failed while it was executed (line 3, in {helper}, line {line})" in str(caught.value)
+    assert error in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_an_imported_module_is_told_by_both_doors(experiment: Any, snakemake: Any, python: Any) -> None:
+    helper = experiment("def half(x):\n    return 1 / x\n", "halves.py")
+    path = experiment("import halves\n\nhalves.half(0)\n", "halving.py")
+    paragraph(snakemake("-n", experiment=path), "halving.py failed", f"(line 3, in {helper}, line 2)", "ZeroDivision")
+    result = python(path)
+    assert result.code == 1
+    assert f'File "{helper}", line 2' in result.output
+
+
+def test_steps_that_are_no_steps_name_the_line(experiment: Any) -> None:
+    path = experiment("from marin_rules import executor_main\n\nexecutor_main(steps=['a'])\n", "wrong.py")
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment(str(path))
+    told = f"the experiment {path} (line 3): steps[0] is a str ('a'), not an ExecutorStep"
+    assert str(caught.value) == told
+
+
 def test_a_missing_folder_is_told_apart_from_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"nowhere/x\.py.*folder .*nowhere does not exist"):
         load_experiment(str(tmp_path / "nowhere" / "x.py"))
