@@ -15,6 +15,7 @@ _STYLE = """
 #app .items-start:has(.marin-overview) { padding: 0; gap: 0; min-width: 0; }
 #app .items-start:has(.marin-overview) > * { padding: 0 0 0 1.5rem; }
 #app .items-start:has(.marin-overview) > :has(.marin-overview) { padding: 0; }
+#app .items-start:has(.marin-overview) > #rulegraph::before { content: "Rules"; font-weight: 600; }
 .marin-overview iframe { width: 100%; height: 100vh; border: 0; display: block; }
 """
 """Snakemake puts its text in a narrow column beside the graph of rules; the overview gets the whole width, above it."""

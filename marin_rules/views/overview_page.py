@@ -47,19 +47,21 @@ def overview_page(experiment: ExperimentFacts, steps: Sequence[StepFacts]) -> st
         experiment.title,
         experiment.description,
         _counts(steps),
-        tag(
-            "p", "Experiment ", code(experiment.caller_path), ", prefix ", code(experiment.prefix), class_="description"
-        ),
+        _origin(experiment),
         _section("Failures", [_failure(step) for step in steps if step.status == "FAILED"]),
-        _section("Missing files", [line for step in steps for line in _missing(step)]),
-        _section("Damaged", [tag("li", _step(step), ": ", text) for step in steps for text in step.troubles]),
-        tag("h2", "Graph"),
-        step_graph({step.index: _node(step) for step in steps}),
+        _section("Missing report files", [line for step in steps for line in _missing(step)]),
+        _section("Could not be read", [tag("li", _step(step), ": ", text) for step in steps for text in step.troubles]),
+        [tag("h2", "Graph"), step_graph({step.index: _node(step) for step in steps})] if steps else None,
         _sweeps(steps),
         tag("h2", "Steps"),
         _table(steps),
-        tag("p", f"Made on {experiment.made}.", class_="description"),
     ).text
+
+
+def _origin(experiment: ExperimentFacts) -> Html:
+    made = f", as of {_moment(experiment.made)}"
+    names = ("Experiment ", code(experiment.caller_path), ", prefix ", code(experiment.prefix), made)
+    return tag("p", *names, class_="description")
 
 
 def counts(steps: Sequence[StepFacts]) -> dict[str, int]:

@@ -45,7 +45,8 @@ def table(
     width = max((len(state_name(state, dry_run=dry_run)) for state in assessment.counts), default=0)
     lines = list(_rows(shown, width, dry_run=dry_run, colour=colour, destination=destination))
     if folds:
-        lines += _folded(assessment, width, colour=colour)
+        folded = list(_folded(assessment, width, colour=colour))
+        lines += [*folded, f"{'':<{width}}  (`snakemake -n --verbose` lists them)"] if folded and dry_run else folded
     return "\n".join([*lines, "", summary(assessment, dry_run=dry_run)])
 
 

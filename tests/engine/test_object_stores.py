@@ -104,6 +104,7 @@ def test_the_sweep_runs_once_and_its_report_has_the_pictures(
     report = run(file, "--report", "report.html")
     assert report.code == 0, report.output
     assert "losses.svg" in (tmp_path / "report.html").read_text()
+    assert "Sweep of fit" in (tmp_path / ".snakemake" / "marin-rules" / "report" / "overview.html").read_text()
 
 
 EXPERIMENT = """
