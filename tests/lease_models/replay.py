@@ -40,9 +40,12 @@ class Kind:
     is_fenced: bool = False
     """Compares the lease and writes the status in one go, as local files do."""
     repeats_versions: bool = False
+    keeps_leases: bool = False
+    """Deletes whatever the condition: a lease is given back by a write, and its object stays."""
 
 
 FENCED, NUMBERED, REPEATING = Kind("fenced", is_fenced=True), Kind("numbered"), Kind("repeating", repeats_versions=True)
+KEEPING = Kind("keeping", repeats_versions=True, keeps_leases=True)
 
 
 class Suspended(BaseException):
@@ -83,7 +86,9 @@ class Seat:
         return replace(elsewhere(str(self.number)), pid=1 + self.number)
 
     def lease_store(self) -> LeaseStore:
-        return FencedSeat(self) if self.kind.is_fenced else LeaseBesideObjects(self, LEASE)
+        if self.kind.is_fenced:
+            return FencedSeat(self)
+        return LeaseBesideObjects(self, LEASE, lambda objects: (objects, not self.kind.keeps_leases))
 
     def token(self, length: int) -> str:
         self._tokens += 1

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lease_models.oracle import Ledger, Violation
 from lease_models.replay import LEASE, LOST, Kind, Replayer, Request
-from marin_rules.storage.leases.record import LIFETIME_SECONDS
+from marin_rules.storage.leases.record import FREE, LIFETIME_SECONDS
 
 type Stored = tuple[bytes, Any] | None
 """The content of an object and its version."""
@@ -207,6 +207,8 @@ class Search:
         writes = 0 if self.kind.repeats_versions else state.writes + 1
         version = self._version(data, writes)
         stored, ledger = self._put((data, version)), self._ledger(state)
+        if place == LEASE and data == FREE:
+            return version, state._replace(lease=stored, writes=writes, ledger=self._put(ledger.lease_removed(who)))
         if place == LEASE:
             is_dead = ledger.holder in state.dead
             ledger = ledger.lease_written(who, state.now, LIFETIME_SECONDS, is_dead=is_dead)
