@@ -10,9 +10,14 @@ from collections.abc import Callable
 
 
 class Publisher:
-    """Publishes between `start` and `stop`. What it calls must bear trouble itself."""
+    """Publishes between `start` and `stop`. What it calls must bear trouble itself.
 
-    def __init__(self, *, first: Callable[[], None], publish: Callable[[], None], interval: float) -> None:
+    `publish` gets a function that says whether to go on, to be asked now and then.
+    """
+
+    def __init__(
+        self, *, first: Callable[[], None], publish: Callable[[Callable[[], bool]], None], interval: float
+    ) -> None:
         self._first = first
         self._publish = publish
         self._interval = interval
@@ -31,4 +36,4 @@ class Publisher:
     def _run(self) -> None:
         self._first()
         while not self._stopped.wait(self._interval):
-            self._publish()
+            self._publish(lambda: not self._stopped.is_set())

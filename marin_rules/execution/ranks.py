@@ -17,7 +17,9 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, replace
+from functools import partial
 from types import TracebackType
 from typing import IO, Self
 
@@ -26,8 +28,10 @@ from marin_rules.execution.noted_signals import noted_stop_signal
 from marin_rules.execution.status import LOG_FILE
 from marin_rules.execution.step_call import Outcome
 from marin_rules.slurm.allocation import Allocation
-from marin_rules.storage.files import is_url, make_directory, read_bytes, write_atomic
+from marin_rules.storage.files import is_url, make_directory, write_atomic
+from marin_rules.storage.objects.growing import GrowingObject
 from marin_rules.storage.ownership import read_within
+from marin_rules.storage.patience import patiently
 from marin_rules.storage.regular_files import open_to_append
 
 _LABEL = re.compile(rb" *([0-9]+): ?")
@@ -113,8 +117,7 @@ class RankLogs:
     def __init__(self, output_path: str) -> None:
         self._path = os.path.join(output_path, LOG_FILE)
         self._files: dict[int, IO[bytes]] = {}
-        self._texts: dict[int, bytearray] = {}
-        """What goes to an object store, as a whole and at the end."""
+        """The logs themselves, or what goes to an object store in the end."""
 
         if not is_url(output_path):
             make_directory(output_path)
@@ -133,11 +136,13 @@ class RankLogs:
         sys.stdout.buffer.flush()
 
     def _keep(self, rank: int, line: bytes) -> None:
-        if is_url(self._path):
-            self._texts.setdefault(rank, bytearray()).extend(line)
-            return
         if rank not in self._files:
-            self._files[rank] = os.fdopen(open_to_append(self._name(rank)), "ab", buffering=0)
+            name = self._name(rank)
+            self._files[rank] = (
+                tempfile.TemporaryFile(buffering=0)
+                if is_url(name)
+                else os.fdopen(open_to_append(name), "ab", buffering=0)
+            )
         self._files[rank].write(line)
 
     def _name(self, rank: int) -> str:
@@ -146,7 +151,8 @@ class RankLogs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in self._files.values():
-            file.close()
-        for rank, text in self._texts.items():
-            write_atomic(self._name(rank), (read_bytes(self._name(rank)) or b"") + bytes(text))
+        for rank, file in self._files.items():
+            with file:
+                if is_url(self._path):
+                    log = GrowingObject(self._name(rank))
+                    patiently(partial(log.publish, file.fileno(), lambda: True))

@@ -19,6 +19,7 @@ from typing import IO
 
 from marin_rules.execution.status import LOG_FILE
 from marin_rules.storage.files import explained_errors, is_url, make_directory, read_part
+from marin_rules.storage.objects.growing import GrowingObject
 from marin_rules.storage.regular_files import open_to_append
 
 _REDRAW_SECONDS = 1.0
@@ -64,23 +65,16 @@ def last_lines(output_path: str, most: int) -> list[str]:
 
 
 class StepLog:
-    """The log file of one step. On an object store it is kept locally and published as a whole.
+    """The log file of one step. On an object store it is kept locally, and what it gains is published in pieces."""
 
-    `fetch(path)` reads the object and `publish(path, data)` writes it: only while the step is its worker's own.
-    """
-
-    def __init__(
-        self, output_path: str, fetch: Callable[[str], bytes | None], publish: Callable[[str, bytes], None]
-    ) -> None:
+    def __init__(self, output_path: str) -> None:
         self.path = log_path(output_path)
-        self._publish = publish
-        self._published = -1
-        self._remote = is_url(self.path)
+        self._published = GrowingObject(self.path) if is_url(self.path) else None
+        self._publishing = threading.Lock()
         self._broken = False
         self._file: IO[bytes]
-        if self._remote:
+        if self._published is not None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
-            self._file.write(fetch(self.path) or b"")
         else:
             make_directory(output_path)
             with explained_errors("write", self.path):
@@ -97,21 +91,23 @@ class StepLog:
 
     def link_from(self, path: str) -> None:
         """Let a file of this name lead to the log, if the log is a local file. A mere convenience: it may fail."""
-        if path and not self._remote:
+        if path and self._published is None:
             with contextlib.suppress(OSError):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
                 os.symlink(os.path.abspath(self.path), path)
 
-    def flush(self) -> None:
-        """Make what was written so far visible to readers. Any thread may do so while another one writes."""
-        if not self._remote:
-            return
-        size = os.fstat(self._file.fileno()).st_size
-        if size != self._published:
-            self._publish(self.path, os.pread(self._file.fileno(), size, 0))
-            self._published = size
+    def flush(self, check: Callable[[], bool] = lambda: True) -> bool:
+        """Make what was written so far visible to readers. Any thread may do so while another one writes.
+
+        `check` is called before each piece of an object: it says whether to go on, and raises when the step is no
+        longer this worker's. False when there is more to publish.
+        """
+        if self._published is None:
+            return True
+        with self._publishing:
+            return self._published.publish(self._file.fileno(), check)
 
     def close(self) -> None:
         """Give the file back. Call `flush` first: only whoever still has the step's lease may publish its log."""

@@ -51,6 +51,9 @@ EXIT_LEASE_LOST = 75
 
 _PUBLICATIONS_IN_A_LIFETIME = 3
 
+_LAST_LOG_SECONDS = 600.0
+"""How long a step that has ended waits until an object store has all of its log."""
+
 _SAME_SIGNAL_SECONDS = 1.0
 """How much later than its step a worker may hear of a signal that was meant for both."""
 
@@ -166,9 +169,7 @@ class Worker:
             self._say(f"left running: {process}, which only that user or an administrator can end")
 
     def _run_leased(self) -> int:
-        log = patiently(
-            lambda: StepLog(self.step.output_path, self.lease.read, self._publish), sleep=self._sleep, say=self._say
-        )
+        log = StepLog(self.step.output_path)
         try:
             log.link_from(self._log_link)
             info = self._begin()
@@ -179,7 +180,7 @@ class Worker:
             heartbeat = Heartbeat(self.lease, wake=self._wake, say=lambda text: self._say(text, log))
             publisher = Publisher(
                 first=lambda: self._note_start(started),
-                publish=lambda: self._show_progress(log),
+                publish=lambda go_on: self._show_progress(log, go_on),
                 interval=self.lease.lifetime / _PUBLICATIONS_IN_A_LIFETIME,
             )
             try:
@@ -193,13 +194,16 @@ class Worker:
         finally:
             log.close()
 
-    def _publish(self, path: str, data: bytes) -> None:
-        self.lease.overwrite(path, data, durable=False)
+    def _show_progress(self, log: StepLog, go_on: Callable[[], bool]) -> None:
+        """Publish the log so far, while the step is ours. Trouble with that is no reason for the step to fail."""
 
-    def _show_progress(self, log: StepLog) -> None:
-        """Publish the log so far. Trouble with that is no reason for the step to fail."""
+        def check() -> bool:
+            self.lease.verify()
+            return go_on()
+
         try:
-            log.flush()
+            if not log.flush(check) and self._has_ended:
+                self._say(f"the end of {log.path} could not be published in {_LAST_LOG_SECONDS:.0f} s and is lost")
         except (OSError, LeaseLostError) as error:
             self._say(f"could not publish {log.path}: {error}")
 
@@ -320,7 +324,8 @@ class Worker:
             self._has_ended = True
             overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
         log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
-        self._show_progress(log)
+        give_up = time.monotonic() + _LAST_LOG_SECONDS
+        self._show_progress(log, lambda: time.monotonic() < give_up)
         word = status_bytes(status, self.step.output_path, again=self.forced)
         overwrite(status_path(self.step.output_path), word)
         if status is Status.SUCCESS:

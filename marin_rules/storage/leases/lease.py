@@ -142,6 +142,14 @@ class Lease:
             if not self._write(record, lambda data: self._store.replace(data, held.version)):
                 raise self._refused()
 
+    def verify(self) -> None:
+        """Look whether the lease is still ours; `LeaseLostError` when it is not. For what no commit can fence."""
+        with self._one_at_a_time:
+            held = self._require_held()
+            snapshot = self._store.read()
+            if (snapshot is None or snapshot.version != held.version) and not self._recognise(snapshot):
+                raise self._refused()
+
     def read(self, path: str) -> bytes | None:
         """A file beside the lease, `None` when there is none. The next commit of it relies on what was read."""
         with self._one_at_a_time:

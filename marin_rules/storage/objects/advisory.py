@@ -12,7 +12,7 @@ from typing import Any
 
 from marin_rules.storage.explain import explained_store_errors
 from marin_rules.storage.filesystems import open_filesystem
-from marin_rules.storage.objects.store import ObjectVersion, StoredObject
+from marin_rules.storage.objects.store import ObjectState, ObjectVersion, StoredObject
 
 
 class AdvisoryObjects:
@@ -55,6 +55,19 @@ class AdvisoryObjects:
         with explained_store_errors("write", url):
             filesystem.makedirs(filesystem._parent(key), exist_ok=True)
             filesystem.pipe_file(key, data)
+
+    def state(self, url: str) -> ObjectState | None:
+        found = self.read(url)
+        return None if found is None else ObjectState(found.version, len(found.data))
+
+    def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
+        # As a whole: fsspec has no way to append that holds everywhere.
+        found = self.read(url)
+        if (None if found is None else found.version) != (None if state is None else state.version):
+            return None
+        whole = (b"" if found is None else found.data) + data
+        self.put(url, whole)
+        return _version(whole)
 
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         found = self.read(url)

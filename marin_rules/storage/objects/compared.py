@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marin_rules.storage.objects.store import ObjectStore, ObjectVersion, StoredObject
+from marin_rules.storage.objects.store import ObjectState, ObjectStore, ObjectVersion, StoredObject
 
 
 class ComparedObjects:
@@ -27,6 +27,12 @@ class ComparedObjects:
 
     def put(self, url: str, data: bytes) -> None:
         self._inner.put(url, data)
+
+    def state(self, url: str) -> ObjectState | None:
+        return self._inner.state(url)
+
+    def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
+        return self._inner.append(url, data, state) if self._inner.state(url) == state else None
 
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         return self._is_at(url, expected) and self._inner.delete(url, expected)

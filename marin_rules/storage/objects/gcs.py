@@ -5,16 +5,26 @@ gcsfs has no compare-and-swap, and a thread with an event loop, which no fork su
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 from typing import Any
 
 from marin_rules.storage.explain import explained_store_errors, missing_client
-from marin_rules.storage.objects.store import ObjectVersion, StoredObject
+from marin_rules.storage.objects.store import ObjectState, ObjectVersion, StoredObject
 from marin_rules.storage.urls import split_url
 
 _TIMEOUT_SECONDS = (5.0, 10.0)
 _RETRY_SECONDS = 15.0
 """The client tries again by itself for so long. A lease must hear of trouble while there is time to try once more."""
+
+
+_LONG_TIMEOUT_SECONDS = (5.0, 60.0)
+_LONG_RETRY_SECONDS = 120.0
+"""For the pieces of a log, which nothing waits for."""
+
+_SMALL_BYTES = 1 << 20
+"""Up to this size an object is fetched and written anew, which takes fewer calls than to compose it."""
 
 
 class GcsObjects:
@@ -34,6 +44,10 @@ class GcsObjects:
         os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
         with explained_store_errors("use", url):
             self._client = storage.Client()
+        self._long_options: dict[str, Any] = {
+            "timeout": _LONG_TIMEOUT_SECONDS,
+            "retry": DEFAULT_RETRY.with_timeout(_LONG_RETRY_SECONDS),
+        }
         self._options: dict[str, Any] = {
             "timeout": _TIMEOUT_SECONDS,
             "retry": DEFAULT_RETRY.with_timeout(_RETRY_SECONDS),
@@ -76,6 +90,35 @@ class GcsObjects:
     def put(self, url: str, data: bytes) -> None:
         with explained_store_errors("write", url):
             self._blob(url).upload_from_string(data, **self._options)
+
+    def state(self, url: str) -> ObjectState | None:
+        blob = self._described(url)
+        return None if blob is None else ObjectState(str(blob.generation), int(blob.size))
+
+    def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
+        generation = 0 if state is None else int(state.version)
+        with explained_store_errors("append to", url):
+            try:
+                if state is None or state.size <= _SMALL_BYTES:
+                    before = b"" if state is None else self._blob(url).download_as_bytes(**self._options)
+                    whole = self._blob(url)
+                    whole.upload_from_string(before + data, if_generation_match=generation, **self._long_options)
+                    return str(whole.generation)
+                return self._append_by_composing(url, data, generation)
+            except (self._exceptions.PreconditionFailed, self._exceptions.NotFound):
+                return None
+
+    def _append_by_composing(self, url: str, data: bytes, generation: int) -> ObjectVersion:
+        """The store puts the object and an object with the new part together."""
+        part = self._blob(f"{url}.part-{secrets.token_hex(8)}")
+        try:
+            part.upload_from_string(data, **self._long_options)
+            whole = self._blob(url)
+            whole.compose([self._blob(url), part], if_generation_match=generation, **self._long_options)
+            return str(whole.generation)
+        finally:
+            with contextlib.suppress(self._exceptions.GoogleAPIError, OSError):
+                part.delete(**self._options)
 
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         with explained_store_errors("delete", url):

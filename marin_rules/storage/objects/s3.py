@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from marin_rules.storage.explain import explained_store_errors, http_code, missing_client
-from marin_rules.storage.objects.store import ObjectVersion, StoredObject
+from marin_rules.storage.objects.store import ObjectState, ObjectVersion, StoredObject
 from marin_rules.storage.urls import split_url
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 6.0
 _ATTEMPTS = 4
 """As in `gcs`: a lease must hear of trouble while there is time to try once more."""
+
+
+_LONG_READ_SECONDS = 60.0
+"""For the pieces of a log, which nothing waits for."""
+
+_SMALLEST_PART = 5 << 20
+_LARGEST_COPY = 1 << 30
+"""What S3 takes as a part of an upload, but for the last, and what one call copies here (5 GiB are allowed)."""
 
 
 class S3Objects:
@@ -29,13 +40,17 @@ class S3Objects:
         self._wants_bare = False
         """Whether the service has turned out to want ETags without their quotes."""
 
-        config = Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        )
-        with explained_store_errors("use", url):
-            self._client: Any = botocore.session.get_session().create_client("s3", config=config)
+        def client(read_seconds: float) -> Any:
+            config = Config(
+                connect_timeout=_CONNECT_SECONDS,
+                read_timeout=read_seconds,
+                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            )
+            with explained_store_errors("use", url):
+                return botocore.session.get_session().create_client("s3", config=config)
+
+        self._client = client(_READ_SECONDS)
+        self._make_patient_client: Callable[[], Any] = lambda: client(_LONG_READ_SECONDS)
 
     @property
     def service(self) -> str:
@@ -65,19 +80,22 @@ class S3Objects:
             return bytes(answer["Body"].read(size))
 
     def write(self, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
+        return self._write(self._client, url, data, expected)
+
+    def _write(self, client: Any, url: str, data: bytes, expected: ObjectVersion | None) -> ObjectVersion | None:
         if expected is None:
-            return self._write(url, data, IfNoneMatch="*")
-        written = None if self._wants_bare else self._write(url, data, IfMatch=expected)
+            return self._put_if(client, url, data, IfNoneMatch="*")
+        written = None if self._wants_bare else self._put_if(client, url, data, IfMatch=expected)
         if written is None and (self._wants_bare or self._is_at(url, expected)):
             # Some services (Ceph's radosgw 16) refuse an ETag as they tell it, in quotes, and take it without.
-            written = self._write(url, data, IfMatch=expected.strip('"'))
+            written = self._put_if(client, url, data, IfMatch=expected.strip('"'))
             self._wants_bare = self._wants_bare or written is not None
         return written
 
-    def _write(self, url: str, data: bytes, **condition: str) -> ObjectVersion | None:
+    def _put_if(self, client: Any, url: str, data: bytes, **condition: str) -> ObjectVersion | None:
         with explained_store_errors("write", url):
             try:
-                answer = self._client.put_object(**self._place(url), Body=data, **condition)
+                answer = client.put_object(**self._place(url), Body=data, **condition)
             except self._client_error as error:
                 # An object that is gone is answered with 404 where a version was expected.
                 if http_code(error) == 412 or _reason(error) == "NoSuchKey":
@@ -93,11 +111,64 @@ class S3Objects:
         with explained_store_errors("write", url):
             self._client.put_object(**self._place(url), Body=data)
 
+    def state(self, url: str) -> ObjectState | None:
+        head = self._head(url)
+        return None if head is None else ObjectState(str(head["ETag"]), int(head["ContentLength"]))
+
+    def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
+        if state is None:
+            return self._write(self._patient_client, url, data, None)
+        if state.size < _SMALLEST_PART:
+            found = self.read(url)
+            if found is None or found.version != state.version:
+                return None
+            return self._write(self._patient_client, url, found.data + data, state.version)
+        with explained_store_errors("append to", url):
+            try:
+                return self._append_by_copying(url, data, state)
+            except self._client_error as error:
+                if http_code(error) == 412 or _reason(error) == "NoSuchKey":
+                    return None
+                raise
+
+    def _append_by_copying(self, url: str, data: bytes, state: ObjectState) -> ObjectVersion:
+        """An upload in parts, of which the store copies the first ones from the object itself."""
+        client, place = self._patient_client, self._place(url)
+        upload = {**place, "UploadId": client.create_multipart_upload(**place)["UploadId"]}
+        etag = self._condition(state.version)
+        try:
+            parts = []
+            for number, (first, last) in enumerate(_ranges(state.size), 1):
+                copied = client.upload_part_copy(
+                    **upload,
+                    PartNumber=number,
+                    CopySource=place,
+                    CopySourceRange=f"bytes={first}-{last}",
+                    CopySourceIfMatch=etag,
+                )
+                parts.append({"PartNumber": number, "ETag": copied["CopyPartResult"]["ETag"]})
+            number = len(parts) + 1
+            parts.append(
+                {"PartNumber": number, "ETag": client.upload_part(**upload, PartNumber=number, Body=data)["ETag"]}
+            )
+            done = client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, IfMatch=etag)
+            return str(done["ETag"])
+        except BaseException:
+            with contextlib.suppress(Exception):
+                client.abort_multipart_upload(**upload)
+            raise
+
+    @cached_property
+    def _patient_client(self) -> Any:
+        return self._make_patient_client()
+
+    def _condition(self, version: ObjectVersion) -> str:
+        return version.strip('"') if self._wants_bare else version
+
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         with explained_store_errors("delete", url):
             try:
-                condition = expected.strip('"') if self._wants_bare else expected
-                self._client.delete_object(**self._place(url), IfMatch=condition)
+                self._client.delete_object(**self._place(url), IfMatch=self._condition(expected))
             except self._client_error as error:
                 if http_code(error) == 412 or _reason(error) == "NoSuchKey":
                     return False
@@ -130,3 +201,11 @@ class S3Objects:
 
 def _reason(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _ranges(size: int) -> list[tuple[int, int]]:
+    """The first and the last byte of each part of an object of this size, none of them too small or too large."""
+    starts = list(range(0, size, _LARGEST_COPY))
+    if len(starts) > 1 and size - starts[-1] < _SMALLEST_PART:
+        starts.pop()
+    return [(start, end - 1) for start, end in zip(starts, [*starts[1:], size], strict=True)]

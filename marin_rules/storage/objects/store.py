@@ -15,6 +15,14 @@ class StoredObject:
     version: ObjectVersion
 
 
+@dataclass(frozen=True)
+class ObjectState:
+    """What is known of an object without reading it."""
+
+    version: ObjectVersion
+    size: int
+
+
 class ObjectStore(Protocol):
     """Objects by their URLs. `None` or `False` says that nothing was changed.
 
@@ -41,6 +49,13 @@ class ObjectStore(Protocol):
 
     def put(self, url: str, data: bytes) -> None:
         """Write the object, whatever is there."""
+
+    def state(self, url: str) -> ObjectState | None:
+        """Version and size of the object, `None` when there is none."""
+
+    def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
+        """Put some MiB at the end of an object in this state (`None`: make it), without fetching a large one; `None`
+        when it is in another state. Given more time than other calls."""
 
     def delete(self, url: str, expected: ObjectVersion) -> bool:
         """Remove the object if it is at version `expected`."""
