@@ -40,7 +40,7 @@ from marin_rules.execution.environment import in_this_environment
 from marin_rules.execution.frozen import FrozenStep
 from marin_rules.execution.info import version_clash
 from marin_rules.execution.known_runs import find_run
-from marin_rules.execution.progress import made_progress
+from marin_rules.execution.progress import made_progress, was_stopped_in
 from marin_rules.execution.status import CorruptStatusError, Status, read_status
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.submission_turn import kept, open_turn
@@ -358,6 +358,9 @@ class Executor(StockExecutor):  # type: ignore[misc]
         if meaning is Meaning.TIMED_OUT:
             with contextlib.suppress(Exception):
                 return made_progress(track.step.output_path)
+        if meaning is Meaning.FAILED:  # A signal came before Slurm ended the job: `--signal`, or a time of grace.
+            with contextlib.suppress(Exception):
+                return was_stopped_in(track.step.output_path, number) and made_progress(track.step.output_path)
         if meaning is Meaning.CANCELLED:
             return not self._ours.has(number)  # With the run that it belonged to, and not for our sake.
         return meaning is Meaning.INTERRUPTED

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from marin_rules.execution.info import read_info
+from marin_rules.execution.status import Status, read_status
 from marin_rules.storage.files import is_url, modified_time
 
 _BOOKKEEPING = ".executor"
@@ -23,6 +24,14 @@ def made_progress(output_path: str) -> bool:
         return False
     began = datetime.fromisoformat(started).timestamp()
     return any((changed or 0.0) >= began for changed in _changes(output_path))
+
+
+def was_stopped_in(output_path: str, job_id: str) -> bool:
+    """Whether the last attempt was in this Slurm job, and a stop signal ended it."""
+    if read_status(output_path) is not Status.CANCELLED:
+        return False
+    slurm = (read_info(output_path) or {}).get("run", {}).get("slurm")
+    return isinstance(slurm, dict) and slurm.get("job_id") == job_id
 
 
 def _changes(output_path: str) -> Iterator[float | None]:

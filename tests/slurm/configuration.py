@@ -97,6 +97,8 @@ PartitionName=cpu Nodes={",".join(CPU_NODES)} Default=YES PriorityTier=5 Preempt
 PartitionName=gpu Nodes={",".join(GPU_NODES)} PriorityTier=5 PreemptMode=OFF
 PartitionName=spare Nodes={",".join(NODES)} PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=scavenge Nodes={",".join(NODES)} PriorityTier=1 PreemptMode=CANCEL
+PartitionName=graceful Nodes={",".join(NODES)} PriorityTier=1 PreemptMode=CANCEL GraceTime=20
+PartitionName=gracious Nodes={",".join(NODES)} PriorityTier=1 PreemptMode=REQUEUE GraceTime=20
 PartitionName=urgent Nodes={",".join(NODES)} PriorityTier=10 PreemptMode=OFF
 """
 

@@ -55,6 +55,7 @@ def is_alive(pid: int) -> bool:
 
 def test_each_partition_runs_jobs_on_its_own_nodes(slurm: SlurmCluster) -> None:
     partitions = {"cpu": CPU_NODES, "gpu": GPU_NODES, "spare": NODES, "scavenge": NODES, "urgent": NODES}
+    partitions |= {"graceful": NODES, "gracious": NODES}
     submitted = {
         name: slurm.submit("echo on $SLURMD_NODENAME", f"--partition={name}", f"--comment=for {name}\né|")
         for name in partitions
