@@ -55,6 +55,7 @@ def prepare_end() -> None:
     """Called before any code of the step: our exit handler is then the last one to run."""
     global _known_modules
     _known_modules = frozenset(sys.modules)
+    gc.freeze()  # What was there before the step is not the step's to be looked through at its end.
     faulthandler.enable(_STANDARD_ERROR)
     atexit.register(_settle)
 
