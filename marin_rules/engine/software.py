@@ -10,6 +10,7 @@ from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.software.build import ensure_environment
 from marin_rules.software.environment import environments_folder
 from marin_rules.software.package import package_folder
+from marin_rules.storage.ownership import Circle
 
 
 class SoftwareFolder:
@@ -21,6 +22,9 @@ class SoftwareFolder:
         self.shared: str | None = None
         """Where the cluster keeps environments, if its file says so. Set before anything is asked."""
 
+        self.trust: tuple[str, ...] = ()
+        """Whose environments are used there, beside the user's own and those of root."""
+
     @cached_property
     def path(self) -> str:
         return environments_folder(self.shared)
@@ -28,7 +32,7 @@ class SoftwareFolder:
     @cached_property
     def package(self) -> str:
         """A folder that holds this package and nothing else, for Pythons that do not have it installed."""
-        return package_folder(self.path)
+        return package_folder(self.path, Circle.of(self.trust))
 
     def python(self, position: int) -> str:
         """The Python of an environment, which need not be there yet."""
@@ -43,4 +47,4 @@ class SoftwareFolder:
         """Build what these steps need and is missing. A build that fails ends the run before it has begun."""
         positions = {position for step in steps if (position := self.position(step)) is not None}
         for position in sorted(positions):
-            ensure_environment(self._plan.software[position], self.path, say)
+            ensure_environment(self._plan.software[position], self.path, say, Circle.of(self.trust))

@@ -28,7 +28,7 @@ from marin_rules.engine import session as sessions
 from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
-from marin_rules.engine.locations import run_step_command
+from marin_rules.engine.locations import config_file, run_step_command
 from marin_rules.engine.names import SEPARATOR
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.run_control import RunControl
@@ -46,6 +46,7 @@ from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.project import project_folder
 from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
+from marin_rules.storage.ownership import check_not_planted
 from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import check_prefix
@@ -69,6 +70,8 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     try:
         frozen = os.environ.get(PLAN_VARIABLE)
         settings = read_settings(config)
+        check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
+        check_not_planted(config_file(), os.getcwd(), "the configuration")
         if settings.cluster is not None:
             os.environ[CLUSTER_VARIABLE] = settings.cluster  # For all rooms, and for the jobs.
         plan = FrozenPlan.read(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else plan_experiment(settings)
@@ -236,6 +239,7 @@ class MarinWorkflow:
         self.session.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
+            self._software.trust = self._jobs.site.trust
             self.session.queue = self._jobs.site.cpu
 
     def report_items(self, wildcards: Any) -> list[ReportItem]:

@@ -14,7 +14,6 @@ folder that only the user can write to.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import struct
@@ -29,6 +28,7 @@ from urllib.parse import quote
 from marin_rules.errors import MarinRulesError, PlanError, SettingsError
 from marin_rules.execution.conda import CondaEnvironment
 from marin_rules.execution.plain import to_plain
+from marin_rules.execution.plan_checks import check_part, check_writers, digest_of
 from marin_rules.execution.sources import FrozenSources, collect_sources
 from marin_rules.execution.travel import Packer, Unpacker, secret_values
 from marin_rules.handwritten import SnakemakeRule
@@ -39,7 +39,7 @@ from marin_rules.project import project_folder
 from marin_rules.remote import RemoteCallable
 from marin_rules.software.environment import Environment
 from marin_rules.storage.files import is_url, local_path, write_atomic
-from marin_rules.storage.ownership import UntrustedError, make_private_folder, read_within
+from marin_rules.storage.ownership import check_not_planted, make_private_folder, read_within
 
 _MAGIC = b"marin-rules plan 3\n"
 _LENGTHS = struct.Struct("<QIQI")
@@ -273,7 +273,7 @@ class FrozenPlan:
     @cached_property
     def digest(self) -> str:
         """Tells this plan from every other one, though what is known last may still change."""
-        return _digest(self._index, self._parts())
+        return digest_of(self._index, self._parts())
 
     def write(self, path: str) -> None:
         """Write the plan, for this user's eyes only, into a folder of the same kind."""
@@ -300,15 +300,15 @@ class FrozenPlan:
                 raise ValueError("it does not start like a plan of this version")
             length, checksum, last_length, last_checksum = _LENGTHS.unpack_from(data, len(_MAGIC))
             index = data[start : start + length]
-            _check(index, length, checksum, "index")
+            check_part(index, length, checksum, "index")
             base = start + length + last_length
             last = data[start + length : base]
-            _check(last, last_length, last_checksum, "index")
+            check_part(last, last_length, last_checksum, "index")
             content = json.loads(index) | json.loads(last)
             parts = []
             for offset, size, part_checksum in content["places"]:
                 part = data[base + offset : base + offset + size]
-                _check(part, size, part_checksum, "content")
+                check_part(part, size, part_checksum, "content")
                 parts.append(part)
         except (ValueError, KeyError, struct.error) as error:
             raise PlanFileError(
@@ -316,8 +316,8 @@ class FrozenPlan:
                 " write a new one."
             ) from error
         if digest is None or content["conda"]:
-            _check_writers(path, is_ours)
-        if digest not in (None, _digest(index, parts)):
+            check_writers(path, is_ours)
+        if digest not in (None, digest_of(index, parts)):
             raise PlanFileError(
                 f"the plan {path} is not the one that this run wrote: somebody has put another in its place. Nothing"
                 f" was run from it. See who can write to {os.path.dirname(path)}, and start the experiment again."
@@ -433,6 +433,7 @@ def _conda_file(name: str, run: Run, planned: PlannedStep) -> str:
     candidates = list(dict.fromkeys(os.path.join(folder, name) for folder in folders))
     for path in candidates:
         if os.path.isfile(path):
+            check_not_planted(path, os.path.dirname(path), "the conda file", maker=run.caller_path)
             return path
     raise PlanError(
         f"step {planned.name!r}: there is no conda environment file {name}: looked for {' and '.join(candidates)}"
@@ -485,25 +486,3 @@ def _from_row(index: int, row: list[Any]) -> FrozenStep:
     if values[_MACHINES] is not None:
         values[_MACHINES] = MachineRequest.from_fields(values[_MACHINES])
     return FrozenStep(index, *values)
-
-
-def _check_writers(path: str, is_ours: bool) -> None:
-    if not is_ours:
-        raise UntrustedError(
-            f"the plan {path} is not used: somebody else can have written it (`ls -la {os.path.dirname(path) or '.'}`"
-            " shows who). Start the experiment again, with a prefix where files keep their owners and modes."
-        )
-
-
-def _digest(index: bytes, parts: Sequence[bytes]) -> str:
-    digest = hashlib.sha256(index)
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _check(part: bytes, size: int, checksum: int, what: str) -> None:
-    if len(part) != size:
-        raise ValueError(f"its {what} is cut short")
-    if zlib.crc32(part) != checksum:
-        raise ValueError(f"its {what} has a wrong checksum")

@@ -90,7 +90,7 @@ def parse_info(data: bytes, path: str) -> dict[str, Any]:
         if not isinstance(info.get("run", {}), dict):
             raise ValueError("its `run` is not a JSON object")
         return info
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MarinRulesError(
             f"{path} is damaged ({error}). The data beside it may be fine: if you know which config made them, delete"
             " the file, and the step is taken as it is without one; otherwise delete the directory, and it runs again."

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from marin_rules.execution.frozen import Run, python_version
 from marin_rules.execution.info import timestamp
+from marin_rules.storage.ownership import check_not_planted
 
 RUNS_FOLDER = ".runs"
 INFO_FOLDER = "experiments"
@@ -58,7 +59,10 @@ def caller_of_this_process() -> str:
 def _rules_beside(caller_path: str) -> list[str]:
     """Hand-written rules of an experiment stand beside it: `x.smk` for `x.py`."""
     path = os.path.abspath(os.path.splitext(caller_path)[0] + ".smk")
-    return [path] if os.path.isfile(path) else []
+    if not os.path.isfile(path):
+        return []
+    check_not_planted(path, os.path.dirname(path), "the rules beside the experiment,", maker=caller_path)
+    return [path]
 
 
 def python_path(caller_path: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ _QUEUE_KEYS = (
     "extra",
     "preemptible",
 )
-_SITE_KEYS = (*_QUEUE_KEYS, "gpus", "environments")
+_SITE_KEYS = (*_QUEUE_KEYS, "gpus", "environments", "trust")
 _GPU_KEYS = (*_QUEUE_KEYS, "gres", "count")
 
 _MINUTES_IN_UNIT = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
@@ -78,6 +78,9 @@ class Site:
 
     environments: str | None = None
     """Where Python environments of steps are kept: a folder that all nodes see."""
+
+    trust: tuple[str, ...] = ()
+    """Whose environments are used there beside one's own: users, and groups as `@name`."""
 
     def queue_for(self, request: MachineRequest, step: str) -> Queue:
         """Where the jobs of a step go; `SettingsError` if the cluster has no such machines."""
@@ -160,6 +163,7 @@ def read_site(name: str) -> Site | None:
         cpu=cpu,
         gpus=gpus,
         environments=None if environments is None else text(path, "slurm.environments", environments),
+        trust=_names(path, "slurm.trust", block.get("trust")),
     )
 
 
@@ -183,6 +187,14 @@ def _queue(path: Path, where: str, given: Mapping[Any, Any], base: Queue) -> Que
         block = mapping(path, inner, given["preemptible"], keys)
         queue = replace(queue, preemptible=_queue(path, inner, block, queue))
     return queue
+
+
+def _names(path: Path, where: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
+        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write a list of names, as in ['ann', '@lab']")
+    return tuple(value)
 
 
 def _minutes(path: Path, where: str, value: object) -> int:

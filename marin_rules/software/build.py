@@ -17,6 +17,8 @@ from collections.abc import Callable
 from marin_rules.errors import MarinRulesError
 from marin_rules.software.environment import Environment, explained_errors
 from marin_rules.software.manifest import manifest_path
+from marin_rules.software.trust import check_environment, check_folder
+from marin_rules.storage.ownership import Circle
 
 
 class EnvironmentBuildError(MarinRulesError):
@@ -28,9 +30,17 @@ def environment_path(environment: Environment, folder: str) -> str:
     return os.path.join(folder, environment.name)
 
 
-def ensure_environment(environment: Environment, folder: str, say: Callable[[str], None]) -> str:
-    """The path of the environment's Python, made first if it is not there; `say` is told how that goes."""
-    python = find_python(environment, folder)
+def ensure_environment(
+    environment: Environment, folder: str, say: Callable[[str], None], circle: Circle | None = None
+) -> str:
+    """The path of the environment's Python, made first if it is not there; `say` is told how that goes.
+
+    One that was made by somebody else than `circle`, or that others can write to, is refused.
+    """
+    circle = circle or Circle.of()
+    with explained_errors(folder):
+        check_folder(folder, circle)
+    python = find_python(environment, folder, circle)
     if python is not None:
         return python
     here = Environment.here(())
@@ -43,14 +53,15 @@ def ensure_environment(environment: Environment, folder: str, say: Callable[[str
     from marin_rules.software.builder import Builder
 
     with explained_errors(folder):
-        return Builder(environment, folder, say).ensure()
+        return Builder(environment, folder, say, circle).ensure()
 
 
-def find_python(environment: Environment, folder: str) -> str | None:
+def find_python(environment: Environment, folder: str, circle: Circle) -> str | None:
     """The environment's Python, None when there is no environment."""
     path = environment_path(environment, folder)
     if not os.path.exists(manifest_path(path)):
         return None
+    check_environment(path, circle)
     python = os.path.join(path, "bin", "python")
     if not os.access(python, os.X_OK):
         raise EnvironmentBuildError(

@@ -25,12 +25,13 @@ from datetime import UTC, datetime
 from marin_rules.software.build import EnvironmentBuildError, environment_path, find_python
 from marin_rules.software.environment import Environment
 from marin_rules.software.manifest import Manifest, manifest_path, write_manifest
-from marin_rules.software.uv import UvError, run_uv
+from marin_rules.software.uv import UvError, careful_umask, run_uv
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
+from marin_rules.storage.ownership import Circle
 from marin_rules.storage.patience import patiently
 
 _WAIT_SECONDS = (0.05, 2.0)
@@ -43,7 +44,8 @@ _RELEASE_SECONDS = 10.0
 class Builder:
     """One process that wants an environment which was not there when it looked."""
 
-    def __init__(self, environment: Environment, folder: str, say: Callable[[str], None]) -> None:
+    def __init__(self, environment: Environment, folder: str, say: Callable[[str], None], circle: Circle) -> None:
+        self._circle = circle
         self._environment = environment
         self._folder = folder
         self._path = environment_path(environment, folder)
@@ -52,14 +54,16 @@ class Builder:
 
     def ensure(self) -> str:
         """Make it, or wait until another process has."""
+        # Whatever the umask: a folder that a group can write to is shared, and nobody has said so.
+        os.makedirs(self._folder, 0o755, exist_ok=True)
         while True:
             lease = open_lease_at(f"{self._beside}lock", Owner.current())
             try:
                 with self._held(lease) as heartbeat:
-                    python = find_python(self._environment, self._folder)
+                    python = find_python(self._environment, self._folder, self._circle)
                     if python is None and heartbeat is not None:
                         self._make(lease, heartbeat)
-                        python = find_python(self._environment, self._folder)
+                        python = find_python(self._environment, self._folder, self._circle)
             except LeaseLostError as lost:
                 self._say(f"was stopped while building, and looks again: {lost}")
                 continue
@@ -86,7 +90,7 @@ class Builder:
     def _acquire(self, lease: Lease) -> bool:
         pause, told = _WAIT_SECONDS[0], ""
         while (holder := patiently(lease.try_acquire, say=self._say)) is not None:
-            if find_python(self._environment, self._folder) is not None:
+            if find_python(self._environment, self._folder, self._circle) is not None:
                 return False
             if holder.worker_id != told:
                 told = holder.worker_id
@@ -102,6 +106,7 @@ class Builder:
         self._remove_leftovers()
         temporary = f"{self._beside}making-{secrets.token_hex(4)}"
         try:
+            os.mkdir(temporary, 0o700)  # Nobody looks in before it is complete, and nobody else can have made it.
             uv_version = self._install(temporary, heartbeat.check)
             manifest = Manifest(
                 requirements=self._environment.requirements,
@@ -112,6 +117,7 @@ class Builder:
                 seconds=round(time.monotonic() - began, 3),
             )
             write_manifest(temporary, manifest)
+            os.chmod(temporary, 0o777 & ~careful_umask())
             lease.refresh()
             _put_in_place(temporary, self._path)
         except (UvError, FileNotFoundError) as error:

@@ -13,25 +13,38 @@ import shutil
 
 import marin_rules
 from marin_rules.software.environment import explained_errors
+from marin_rules.software.trust import check_folder
+from marin_rules.storage.ownership import Circle, check_own_folder, make_private_folder
 
 _PARENT = "packages"
 
 
-def package_folder(folder: str) -> str:
-    """A folder below that of the environments, in which only marin_rules is found. Made once for each package."""
+def package_folder(folder: str, circle: Circle | None = None) -> str:
+    """A folder below that of the environments, in which only marin_rules is found. Each user has one for each package.
+
+    Whoever could write to it could have steps import other modules: it is refused unless it is the user's own.
+    """
     target = os.path.realpath(os.path.dirname(marin_rules.__file__))
     name = f"{marin_rules.__name__}-{hashlib.sha256(os.fsencode(target)).hexdigest()[:8]}"
-    path = os.path.join(folder, _PARENT, name)
+    parent = os.path.join(folder, f"{_PARENT}-{os.getuid()}")
+    path = os.path.join(parent, name)
     link = os.path.join(path, marin_rules.__name__)
-    if not os.path.islink(link):
-        with explained_errors(folder):
+    with explained_errors(folder):
+        circle = circle or Circle.of()
+        check_folder(folder, circle)
+        if not os.path.exists(folder):
+            os.makedirs(folder, 0o755, exist_ok=True)
+        make_private_folder(parent)
+        for each in (parent, path) if os.path.lexists(path) else (parent,):
+            check_own_folder(each, circle)
+        if not os.path.islink(link):
             _make(path, target)
     return path
 
 
 def _make(path: str, target: str) -> None:
     temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{secrets.token_hex(4)}")
-    os.makedirs(temporary)
+    os.mkdir(temporary, 0o700)
     try:
         os.symlink(target, os.path.join(temporary, marin_rules.__name__))
         os.rename(temporary, path)

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from marin_rules.errors import SettingsError
+from marin_rules.storage.ownership import check_not_planted
 
 _FILE = "pyproject.toml"
 _TABLES = ("project", "dependency-groups")
@@ -55,6 +56,7 @@ def find_project(folder: str) -> Project | None:
     for path in (parent / _FILE for parent in (start, *start.parents)):
         if not path.is_file():
             continue
+        check_not_planted(str(path), str(path.parent), "the project's file")
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

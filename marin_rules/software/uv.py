@@ -66,6 +66,7 @@ def run_uv(arguments: Sequence[str], check: Callable[[], None]) -> str:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=careful_umask(),
         )
         try:
             while process.poll() is None:
@@ -79,6 +80,13 @@ def run_uv(arguments: Sequence[str], check: Callable[[], None]) -> str:
     if process.returncode != 0:
         raise UvError(_shortened(without_credentials(text)) or f"nothing, and ended with {process.returncode}")
     return text
+
+
+def careful_umask() -> int:
+    """This process's umask, without the right to write for anybody else: others must not change what steps execute."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask | 0o022
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from marin_rules.errors import SettingsError
 from marin_rules.project import project_folder
+from marin_rules.storage.ownership import check_not_planted
 
 CLUSTER_VARIABLE = "MARIN_CLUSTER"
 
@@ -31,6 +32,7 @@ def find_cluster_file(name: str) -> Path:
     for folder in folders:
         path = folder / f"{name}.yaml"
         if os.path.basename(name) == name and path.is_file():
+            check_not_planted(str(path), str(folder.parent.parent), "the cluster file")
             return path
     existing = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
     known = f"There are: {', '.join(existing)}." if existing else "There are none."

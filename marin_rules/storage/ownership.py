@@ -111,28 +111,33 @@ def make_private_folder(path: str) -> None:
             os.mkdir(path, 0o700)
 
 
-def folder_objection(path: str, circle: Circle) -> str | None:
-    """`objection` to the folder at a path; a link in its place is one, too."""
+def check_own_folder(path: str, circle: Circle) -> None:
+    """Refuse a folder that others can put code into, and anything else than a folder."""
     status = os.lstat(path)
-    return objection(status, circle) if stat.S_ISDIR(status.st_mode) else "it is not a folder"
+    found = objection(status, circle) if stat.S_ISDIR(status.st_mode) else "it is not a folder"
+    if found is not None:
+        raise UntrustedError(
+            f"{path} is not used: {found}. Have it removed, or `chmod go-w {path}` if it is yours, and run again."
+        )
 
 
-def check_not_planted(path: str, chosen: str, what: str) -> None:
+def check_not_planted(path: str, chosen: str, what: str, maker: str | None = None) -> None:
     """Refuse a file below the folder `chosen` that was found by its name alone and that anybody could have put there.
 
-    Where everyone can write, as in /tmp, only the user and root are trusted. Elsewhere whoever chose the folder chose
-    those who can write to it.
+    Where everyone can write, as in /tmp, only the user and root are trusted, and whoever owns the file `maker`, which
+    the user has named. Elsewhere whoever chose the folder chose those who can write to it.
     """
     path, chosen = os.path.abspath(path), os.path.abspath(chosen)
+    named = {os.stat(maker).st_uid} if maker is not None and os.path.exists(maker) else set()
     while path.startswith(os.path.join(chosen, "")):
         parent = os.path.dirname(path)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             status = os.lstat(path)
-            if os.stat(parent).st_mode & stat.S_IWOTH and not Circle.of().has(status.st_uid):
+            is_known = status.st_uid in named or Circle.of().has(status.st_uid)
+            if os.stat(parent).st_mode & stat.S_IWOTH and not is_known:
                 raise UntrustedError(
                     f"{what} {path} is not used: it belongs to {user_name(status.st_uid)}, and everyone can write to"
-                    f" {parent}. Work in a folder of your own, or set {TRUST_VARIABLE}={user_name(status.st_uid)} if"
-                    " you mean to use it."
+                    f" {parent}. Work in a folder of your own, or name that user in {TRUST_VARIABLE} if you mean to use it."
                 )
         path = parent
 

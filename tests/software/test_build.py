@@ -64,7 +64,7 @@ def test_a_step_finds_its_packages_and_marin_rules_but_not_snakemake(folder: Pat
         f"environment {environment.name}: building (5 requirements)",
         f"environment {environment.name}: ready after {manifest.seconds:.1f} s, 5 packages",
     ]
-    assert names(folder) == {environment.name, "packages"}
+    assert names(folder) == {environment.name, f"packages-{os.getuid()}"}
 
 
 @pytest.mark.usefixtures("own_cache")
