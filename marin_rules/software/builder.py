@@ -26,6 +26,7 @@ from marin_rules.software.build import EnvironmentBuildError, environment_path, 
 from marin_rules.software.environment import Environment
 from marin_rules.software.manifest import Manifest, manifest_path, write_manifest
 from marin_rules.software.uv import UvError, careful_umask, run_uv
+from marin_rules.storage.files import write_atomic
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.open import open_lease_at
@@ -134,8 +135,8 @@ class Builder:
         """Make the environment at a path that is not its own; returns the version of uv."""
         run_uv(["venv", "--quiet", "--relocatable", "--no-project", "--python", sys.executable, temporary], check)
         file = os.path.join(temporary, "requirements.txt")
-        with open(file, "w", encoding="utf-8") as output:
-            output.writelines(f"{requirement}\n" for requirement in self._environment.requirements)
+        lines = "".join(f"{requirement}\n" for requirement in self._environment.requirements)
+        write_atomic(file, lines.encode(), mode=0o644)
         python = os.path.join(temporary, "bin", "python")
         run_uv(["pip", "install", "--quiet", "--compile-bytecode", "--python", python, "--requirements", file], check)
         return run_uv(["--version"], check).split()[1]

@@ -66,4 +66,4 @@ def read_manifest(path: str) -> Manifest | None:
 
 def write_manifest(path: str, manifest: Manifest) -> None:
     """Write down what is in the environment at `path`."""
-    write_atomic(manifest_path(path), json.dumps(manifest.to_fields(), indent=2).encode() + b"\n")
+    write_atomic(manifest_path(path), json.dumps(manifest.to_fields(), indent=2).encode() + b"\n", mode=0o644)

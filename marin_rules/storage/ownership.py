@@ -137,7 +137,7 @@ def check_not_planted(path: str, chosen: str, what: str, maker: str | None = Non
             if os.stat(parent).st_mode & stat.S_IWOTH and not is_known:
                 raise UntrustedError(
                     f"{what} {path} is not used: it belongs to {user_name(status.st_uid)}, and everyone can write to"
-                    f" {parent}. Work in a folder of your own, or name that user in {TRUST_VARIABLE} if you mean to use it."
+                    f" {parent}. Work in a folder of your own, or name that user in {TRUST_VARIABLE} if you trust them."
                 )
         path = parent
 
