@@ -18,6 +18,7 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="marin-rules", description="Marin's experiment model on Snakemake.")
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", required=True)
     profiles = commands.add_parser("profiles", help="the project's Snakemake profiles")
     profiles.add_argument("action", choices=["link"], help="let `snakemake --profile NAME` find them by name")
@@ -39,6 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return int(code)
+
+
+class _PrintVersion(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"marin-rules {version('marin-rules')}")
+        parser.exit()
 
 
 def _link_profiles(options: argparse.Namespace) -> int:

@@ -6,7 +6,8 @@ Valid once the DAG is being built (input functions run then); while the Snakefil
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
@@ -20,6 +21,20 @@ _SLURM_PLUGINS = (
     "snakemake_executor_plugin_slurm",
     "snakemake_executor_plugin_drmaa",
 )
+
+_STATES = "speaks of files and their dates, which say nothing about steps: `snakemake -n` shows the state of every step"
+QUESTIONS = {
+    "summary": _STATES,
+    "detailed_summary": _STATES,
+    "list_changes": _STATES,
+    "list_input_changes": _STATES,
+    "list_params_changes": _STATES,
+    "list_untracked": "knows no file of a step: all that is below the prefix belongs to steps",
+    "archive": "knows no file of a step, and would archive none",
+    "delete_all_output": "deletes nothing that steps have written: `marin-rules delete STEP` does, step by step",
+    "delete_temp_output": "deletes nothing: steps write no temporary output that Snakemake knows of",
+}
+"""Flags of Snakemake that are refused, and why."""
 
 
 class Invocation:
@@ -36,6 +51,8 @@ class Invocation:
 
     def check(self) -> None:
         """Snakemake takes any number of jobs, and runs something for a negative one."""
+        if self._workflow.touch:
+            raise SettingsError("--touch would call steps done that are not: only a step's own run makes it done")
         settings = self._workflow.resource_settings
         for number in (settings.nodes, settings.cores):
             if isinstance(number, int) and number < 1:
@@ -123,6 +140,26 @@ class Invocation:
     @property
     def forces_all(self) -> bool:
         return bool(self._workflow.dag_settings.forceall)
+
+    def force(self, targets: Iterable[str]) -> None:
+        """Run the jobs of these targets although the targets exist. To be called while the DAG is built."""
+        self._workflow.dag.forcefiles.update(map(str, targets))
+
+    @property
+    def named(self) -> dict[str, frozenset[str]]:
+        """What the command line names where Snakemake wants rules or targets: flag -> names."""
+        settings = self._workflow.dag_settings
+        flags = {"-R": settings.forcerun, "--until": settings.until, "--omit-from": settings.omit_from}
+        return {flag: frozenset(map(str, names or ())) for flag, names in flags.items()}
+
+    def check_question(self) -> None:
+        """Refuse what Snakemake would answer in terms of files, and wrongly: a step is no file of its."""
+        from snakemake.cli import get_argument_parser
+
+        options, _ = get_argument_parser().parse_known_args(sys.argv[1:])
+        for name, advice in QUESTIONS.items():
+            if getattr(options, name, None):
+                raise SettingsError(f"--{name.replace('_', '-')} {advice}")
 
     @property
     def forced_rules(self) -> frozenset[str]:

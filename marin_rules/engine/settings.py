@@ -24,6 +24,7 @@ class Settings:
     experiment: str | None = None
     prefix: str | None = None
     run_only: tuple[str, ...] | None = None
+    force: tuple[str, ...] | None = None
     force_run_failed: bool | None = None
     executor_info_base_path: str | None = None
     rules: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         experiment=given.get("experiment"),
         prefix=given.get("prefix"),
         run_only=_texts(given["run_only"]) if "run_only" in given else None,
+        force=_texts(given["force"]) if "force" in given else None,
         force_run_failed=given.get("force_run_failed"),
         executor_info_base_path=given.get("executor_info_base_path"),
         rules=_texts(given.get("rules", ())),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.engine.software import SoftwareFolder
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.execution.assessment import IDLE, Assessment, State
+from marin_rules.execution.forcing import forced_steps
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze, python_version
 from marin_rules.execution.handover import load_experiment
 from marin_rules.execution.run import new_run
@@ -50,6 +52,9 @@ from marin_rules.storage.ownership import check_not_planted
 from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import check_prefix
+
+_MILESTONES = 100
+"""Python stops a recursion after 1000 calls; each level takes Snakemake two, and a file's handling some more."""
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
 """Names the frozen plan to the processes that Snakemake starts for jobs, which must not plan again."""
@@ -92,9 +97,8 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
     logging.getLogger("snakemake.logging").propagate = False
     handover = load_experiment(settings.experiment)
-    given = {
-        key: getattr(settings, key) for key in ("prefix", "run_only", "force_run_failed", "executor_info_base_path")
-    }
+    keys = ("prefix", "run_only", "force", "force_run_failed", "executor_info_base_path")
+    given = {key: getattr(settings, key) for key in keys}
     chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
     prefix = chosen.get("prefix") or marin_prefix()
     check_prefix(prefix)
@@ -109,7 +113,9 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
         rule_files=settings.rules,
     )
     check_stores(plan)
-    return freeze(plan, run, place(plan, region_of))
+    frozen = freeze(plan, run, place(plan, region_of))
+    frozen.forced = forced_steps(frozen, chosen.get("force") or ())
+    return frozen
 
 
 class MarinWorkflow:
@@ -121,6 +127,7 @@ class MarinWorkflow:
         self._max_concurrent = max_concurrent
         self.session = session
         self.plan = session.plan
+        self._asked_again = frozenset(session.plan.forced) if invocation.is_driver else frozenset()
         self.invocation = invocation
         self._software = SoftwareFolder(session.plan, deploys_conda=invocation.deploys_conda)
         self._jobs = JobResources(session, invocation)
@@ -217,16 +224,19 @@ class MarinWorkflow:
     def requested(self, wildcards: Any) -> list[Any]:
         """The targets of a run: whatever is unfinished and nothing else waits for."""
         if not self.invocation.executes:
+            self._guarded(self.invocation.check_question)
             needed = [step for step in self.plan.steps if step.needed]
-            return [self._target_of(step.index) for step in _ends(needed)]
+            return [self._target_of(step.index) for step in (*milestones(needed), *_ends(needed))]
         # Snakemake has put the folder of every rule file in front of Python's own library.
         search([os.path.dirname(file) for file in self.rule_files])
         self._guarded(self.invocation.check)
+        self._guarded(self._check_names)
+        self.invocation.force(self._target_of(index) for index in self._asked_again)
         scheduled = self._assessment.scheduled
         self._guarded(lambda: self._prepare(scheduled))
         if not scheduled:
             return self._nothing_to_run()
-        return [self._target_of(step.index) for step in _ends(scheduled)]
+        return [self._target_of(step.index) for step in (*milestones(scheduled), *_ends(scheduled))]
 
     def _prepare(self, scheduled: list[FrozenStep]) -> None:
         """What must be known before Snakemake asks for the resources of jobs."""
@@ -322,7 +332,22 @@ class MarinWorkflow:
         return self.session.step(key).index not in self.plan.forced and self.session.is_done(key)
 
     def _is_forced(self, step: FrozenStep) -> bool:
-        return self.invocation.forces_all or self.session.rule(step) in self.invocation.forced_rules
+        rules = self.invocation.forced_rules
+        return self.invocation.forces_all or self.session.rule(step) in rules or step.index in self._asked_again
+
+    def _check_names(self) -> None:
+        """A step where a rule is wanted."""
+        rules = {self.session.rule(step) for step in self.plan.steps}
+        for flag, names in self.invocation.named.items():
+            for name in sorted(names - rules):
+                step = next((step for step in self.plan.steps if name in (step.name, step.key, step.output_path)), None)
+                if step is not None:
+                    rule = self.session.rule(step)
+                    again = f" To run it again: `--config force='^{re.escape(step.name)}$'`." if flag == "-R" else ""
+                    raise SettingsError(
+                        f"{flag} takes rules, and {name} is a step.{again} The rule {rule}, which runs it, stands for"
+                        f" all its steps: `{flag} {rule}`."
+                    )
 
     def _nothing_to_run(self) -> list[Any]:
         """A file that exists: Snakemake then finds nothing to be done, and starts nothing.
@@ -356,6 +381,19 @@ class MarinWorkflow:
         except (MarinRulesError, OSError) as error:
             sessions.trouble = str(error)
             raise WorkflowError(str(error)) from None
+
+
+def milestones(steps: Sequence[FrozenStep], distance: int = _MILESTONES) -> list[FrozenStep]:
+    """Steps along the way to the ends of long chains, first things first.
+
+    Snakemake finds the jobs that a target needs by recursion, one level a job, and takes up targets in turn. With these
+    among them no recursion goes deeper than `distance`, however long a chain is. All are needed for the ends anyway.
+    """
+    level: dict[int, int] = {}
+    for step in steps:  # In the plan's order: what a step depends on comes before it.
+        level[step.index] = 1 + max((level[index] for index in step.dependencies if index in level), default=0)
+    found = [step for step in steps if level[step.index] % distance == 0]
+    return sorted(found, key=lambda step: level[step.index])
 
 
 def _ends(steps: Sequence[FrozenStep]) -> list[FrozenStep]:

@@ -17,6 +17,7 @@ from typing import Any
 from marin_rules.configs import instantiate_config, resolve_config, upstream_steps
 from marin_rules.errors import SettingsError
 from marin_rules.execution.drive import drive
+from marin_rules.execution.forcing import forced_steps
 from marin_rules.execution.frozen import FrozenPlan, Run, freeze
 from marin_rules.execution.info import (
     ExecutorInfo,
@@ -137,6 +138,7 @@ class Executor:
         *,
         dry_run: bool = False,
         run_only: Sequence[str] | None = None,
+        force: Sequence[str] | None = None,
         force_run_failed: bool = True,
         max_concurrent: int | None = None,
     ) -> dict[Step, str]:
@@ -158,6 +160,7 @@ class Executor:
         self.get_infos()
         check_stores(plan)
         frozen = freeze(plan, self._new_run(force_run_failed), place(plan, region_of))
+        frozen.forced = forced_steps(frozen, force or ())
         self.executor_info_path = experiment_info_path(frozen)
         drive(frozen, dry_run=dry_run, max_concurrent=max_concurrent)
         return dict(self.output_paths)

@@ -44,6 +44,9 @@ class ExecutorMainConfig:
     run_only: list[str] | None = None
     """Regular expressions for step names: these steps and what they need are run."""
 
+    force: list[str] | None = None
+    """Regular expressions for step names: these steps, and all that depends on them, run again although done."""
+
     max_concurrent: int | None = None
     """How many steps run at the same time; without it as many as there are cores."""
 
@@ -118,6 +121,7 @@ def _run(
         steps,
         dry_run=config.dry_run,
         run_only=config.run_only,
+        force=config.force,
         force_run_failed=config.force_run_failed,
         max_concurrent=config.max_concurrent if max_concurrent is None else max_concurrent,
     )

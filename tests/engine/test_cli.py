@@ -298,6 +298,7 @@ def test_names_do_not_depend_on_how_many_steps_there_are(step: FrozenStep) -> No
         ({"run_only": "^stats"}, Settings(run_only=("^stats",))),
         ({"run_only": ["^stats", "data"]}, Settings(run_only=("^stats", "data"))),
         ({"run_only": 7}, Settings(run_only=("7",))),
+        ({"force": "^stats$"}, Settings(force=("^stats$",))),
         ({"force_run_failed": False}, Settings(force_run_failed=False)),
         ({"force_run_failed": "false"}, Settings(force_run_failed=False)),
         ({"force_run_failed": "true"}, Settings(force_run_failed=True)),
