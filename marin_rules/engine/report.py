@@ -8,6 +8,7 @@ which the Snakefile names as the report's text, takes in the file that `_front_p
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from marin_rules.views.spreadsheet_page import spreadsheet_page
 from marin_rules.views.step_facts import StepFacts
 from marin_rules.views.step_page import step_page
 
+_SIGNIFICANT = re.compile("[{<]")
+_WORD_JOINER = "\u2060"
 _FOLDER = Path(".snakemake") / "marin-rules" / "report"
 _OVERVIEW = "overview"
 _FRONT_PAGE = "front-page"
@@ -41,7 +44,16 @@ class ReportItem:
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"category": self.category, "labels": self.labels}
+        return {"category": self.category, "labels": {key: _inert(text) for key, text in self.labels.items()}}
+
+
+def _inert(text: str) -> str:
+    """A label that looks the same, but in which Snakemake finds no wildcard and a browser no tag.
+
+    Snakemake fills wildcards in (`{x}`), and writes labels as strings into a script, which `</script>` would end. An
+    invisible character keeps the signs from what follows them.
+    """
+    return _SIGNIFICANT.sub(rf"\g<0>{_WORD_JOINER}", text)
 
 
 def report_items(session: Session) -> list[ReportItem]:
@@ -84,15 +96,20 @@ def _declared(step: FrozenStep, names: Sequence[str]) -> Iterator[tuple[str, str
         path = os.path.join(step.output_path, name)
         if name.endswith((".csv", ".tsv")):  # A browser would download these instead of showing them.
             page = spreadsheet_page(f"{step.name}/{name}", (read_bytes(path) or b"").decode(errors="replace"))
-            yield name, _write(f"step-{step.index:05}-files/{name}", page)
+            yield name, _write(f"step-{step.index:05}-files/{_plain(name)}", page)
         else:
-            yield name, _fetch(step, name, path) if is_url(path) else path
+            yield name, _fetch(step, name, path) if is_url(path) or _SIGNIFICANT.search(path) else path
 
 
 def _fetch(step: FrozenStep, name: str, path: str) -> str:
-    local = str(_FOLDER / f"step-{step.index:05}-files" / name)
+    """A copy of a declared file, where Snakemake can read it, and under a name that means nothing to it."""
+    local = str(_FOLDER / f"step-{step.index:05}-files" / _plain(name))
     write_atomic(local, read_bytes(path) or b"")
     return local
+
+
+def _plain(name: str) -> str:
+    return _SIGNIFICANT.sub("_", name)
 
 
 def _step_page(step: FrozenStep) -> str:

@@ -348,6 +348,41 @@ def test_run_only_takes_a_regular_expression_or_a_list_of_them(workplace: Workpl
     assert workplace.statuses() == dict.fromkeys(would_run(said), "SUCCESS")
 
 
+def test_a_large_table_counts_what_is_cached_unless_it_is_to_be_whole(
+    experiment: Callable[..., Path], tmp_path: Path, prefix: Path, snakemake: Callable[..., Any]
+) -> None:
+    file = experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def fit(config):
+            pass
+
+        def tokenize(config):
+            pass
+
+        old = [ExecutorStep(f"old{number}", (fit, tokenize)[number < 10], {"number": number}) for number in range(40)]
+        new = ExecutorStep("new", fit, {"old": old[0]})
+
+        if __name__ == "__main__":
+            executor_main(steps=[*old, new])
+        """
+    )
+    rows = table_of(snakemake("-n", experiment=file).output)
+    assert len(rows) == 41
+    for name, row in rows.items():
+        if name != "new":
+            (tmp_path / row.path).mkdir(parents=True)
+            (tmp_path / row.path / ".executor_status").write_text("SUCCESS")
+    folded = snakemake("-n", experiment=file).output
+    assert states(folded) == {"new": "would run"}
+    assert re.search(r"^cached +40 steps: 30 fit, 10 tokenize$", folded, re.MULTILINE)
+    whole = snakemake("-n", "--verbose", experiment=file).output
+    assert states(whole) == {"new": "would run"} | {f"old{number}": "cached" for number in range(40)}
+    for output in (folded, whole):
+        assert "41 steps: 1 would run, 40 cached" in output.splitlines()
+
+
 @pytest.mark.parametrize(
     ("flag", "nodes", "edges"),
     [

@@ -156,9 +156,11 @@ class Report:
         self._wait(lambda: self.rows(), f"the category {name}")
 
     def rows(self) -> list[list[str]]:
-        """The entries of the open category, each with its labels."""
+        """The entries of the open category, each with its labels, as they look."""
         lines = self._browser.find_elements(By.XPATH, "//nav//tbody/tr")
-        return [[cell.text for cell in line.find_elements(By.TAG_NAME, "td")[:-1]] for line in lines]
+        return [
+            [cell.text.replace("\u2060", "") for cell in line.find_elements(By.TAG_NAME, "td")[:-1]] for line in lines
+        ]
 
     def button(self, entry: str) -> WebElement:
         """What opens the entry, which must be in sight."""
@@ -177,9 +179,9 @@ class Report:
         self.button(entry).click()
         return self._shown(title or entry)
 
-    def open_picture(self, entry: str) -> WebElement:
+    def open_picture(self, entry: str, file: str | None = None) -> WebElement:
         self.button(entry).click()
-        found = f"//img[contains(@src, 'filename={entry};')]"
+        found = f"//img[contains(@src, 'filename={file or entry};')]"
         return self._wait(lambda: self._browser.find_element(By.XPATH, found), f"the picture {entry}")
 
     def size(self, picture: WebElement) -> tuple[int, int]:
@@ -343,20 +345,27 @@ def test_an_unfinished_experiment_shows_all_its_steps(
     assert report.size(report.open_picture("plot.svg")) == (200, 100)
 
 
-def test_damaged_notes_cost_their_step_its_facts_and_nothing_else(
+def test_damaged_notes_and_odd_names_cost_nothing_else(
     browser: webdriver.Chrome, tmp_path: Path, experiment: Any, snakemake: Any, folder_of: Any
 ) -> None:
     experiment(
         """
-        from marin_rules import ExecutorStep, executor_main
+        import os
+
+        from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
 
         def count(config):
             return {"number": config["number"]}
 
+        def draw(path):
+            with open(os.path.join(path, "<plot>.svg"), "w") as file:
+                file.write('<svg xmlns="http://www.w3.org/2000/svg" width="200" height="100"></svg>')
+
         steps = [ExecutorStep(f"step{number}", count, {"number": number}) for number in range(4)]
+        odd = ExecutorStep("odd <b>{x}", draw, THIS_OUTPUT_PATH, report=["*.svg"])
 
         if __name__ == "__main__":
-            executor_main(steps=steps)
+            executor_main(steps=[*steps, odd], description="{{ nothing }} </script><!-- `x`_")
         """
     )
     done = snakemake(experiment="experiment.py")
@@ -370,10 +379,19 @@ def test_damaged_notes_cost_their_step_its_facts_and_nothing_else(
     report = Report(browser, tmp_path / "report.html")
     rows = report.open()
     statuses = {name: row.split()[0] for name, row in rows.items() if name != "step"}
-    assert statuses == {"step0": "SUCCESS", "step1": "SUCCESS", "step2": "damaged", "step3": "SUCCESS"}
+    healthy = {"step0": "SUCCESS", "step1": "SUCCESS", "step3": "SUCCESS", "odd <b>{x}": "SUCCESS"}
+    assert statuses == healthy | {"step2": "damaged"}
+    assert "{{ nothing }} </script><!-- `x`_" in report.text
     for name, file in (("step0", ".executor_info"), ("step1", ".artifact.json"), ("step2", ".executor_status")):
         assert re.search(rf"^{name}: .*{re.escape(str(folder_of(name) / file))}", report.text, re.MULTILINE)
         report.follow(name, title=name)
         assert str(folder_of(name) / file) in report.text
         report.follow("← overview", title="experiment")
     assert json.loads(report.follow("step3", title="step3")["returned"]) == {"number": 3}
+    report.open()
+    report.follow("odd <b>{x}", title="odd <b>{x}")
+
+    # Names that mean something to Snakemake or to a browser are names.
+    report.open_category("Pictures and tables")
+    assert report.rows() == [["odd <b>{x}/<plot>.svg"]]
+    assert report.size(report.open_picture("<plot>.svg", file="_plot>.svg")) == (200, 100)
