@@ -139,7 +139,7 @@ class RankLogs:
         if rank not in self._files:
             name = self._name(rank)
             self._files[rank] = (
-                tempfile.TemporaryFile(buffering=0)
+                tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
                 if is_url(name)
                 else os.fdopen(open_to_append(name), "ab", buffering=0)
             )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from marin_rules.execution.status import LEASE_FILE
-from marin_rules.storage.files import read_bytes
+from marin_rules.storage.files import is_url, read_bytes
 from marin_rules.storage.leases.lease import Lease
+from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import FREE, LeaseRecord
@@ -25,5 +26,9 @@ def open_lease(output_path: str, owner: Owner) -> Lease:
 def peek(output_path: str) -> LeaseRecord | None:
     """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
     path = lease_path(output_path)
-    data = read_bytes(path)
+    if is_url(path):
+        data = read_bytes(path)
+    else:
+        snapshot = LocalLeaseStore(path).read()
+        data = None if snapshot is None else snapshot.data
     return None if data is None or data == FREE else LeaseRecord.parse(data, path)

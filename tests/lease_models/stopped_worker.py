@@ -67,7 +67,7 @@ def stop_before_the_store(lease: Lease, status: str) -> None:
 
     def lock(descriptor: int, operation: int) -> None:
         # The heartbeat locks, too, but from another thread.
-        if operation == fcntl.LOCK_EX and threading.current_thread() is threading.main_thread():
+        if operation & fcntl.LOCK_EX and threading.current_thread() is threading.main_thread():
             stop()
         real_lock(descriptor, operation)
 

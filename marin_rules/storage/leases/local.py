@@ -6,7 +6,10 @@
 - Every other change is made under an exclusive `flock` on the inode at the path. Who waited for the lock on
   an inode that was replaced meanwhile has locked nothing, sees that, and starts again with the new one.
   While the inode at the path is locked, nobody else can replace or delete the lease, or create it.
-- The lock is held for a comparison and one rename, and ends with its process: none is ever left behind.
+- The lock is held for a comparison and one rename, and ends with its process: none is ever left behind. One that is
+  held for longer is somebody's who has no business with it, and is waited for only so long.
+- Nobody may read the lease file who may not write it: to read a file is enough to lock it, and a stranger's lock would
+  stop every worker. Whoever may not read it still sees whose it is, and whether it changes.
 
 The directory may be removed at any time. The lease is then lost, and a worker that did not know cannot
 bring the directory back by a commit: the file to commit was waiting in it and went with it.
@@ -18,9 +21,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
+import time
 from collections.abc import Iterator
 
-from marin_rules.storage.explain import StorageError
+from marin_rules.storage.explain import StorageError, UnansweredError
 from marin_rules.storage.files import (
     explained_errors,
     is_url,
@@ -30,11 +35,16 @@ from marin_rules.storage.files import (
     read_bytes,
     temporary_beside,
 )
+from marin_rules.storage.leases.record import LeaseRecord
 from marin_rules.storage.leases.store import Snapshot, Version
 from marin_rules.storage.regular_files import open_regular
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+_LOCK_SECONDS = 5.0
+_LOCK_PAUSE_SECONDS = (0.001, 0.05)
+"""How long another process's lock is waited for, and between two tries: workers hold it for less than a millisecond."""
 
 _nothing_when_removed = contextlib.suppress(FileNotFoundError, NotADirectoryError)
 """Leaves a block, with nothing changed, when the directory is removed under it."""
@@ -53,15 +63,21 @@ class LocalLeaseStore:
         return self._path
 
     def read(self) -> Snapshot | None:
-        data = read_bytes(self._path)
+        try:
+            data = read_bytes(self._path)
+        except StorageError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM):
+                raise
+            data = self._from_outside()
+            if data is None:
+                raise
         return None if data is None else Snapshot(data, data)
 
     def create(self, data: bytes) -> Version | None:
         # A file where a directory should be passes through as an error: no waiting will mend it.
         with self._changing("create"), contextlib.suppress(FileNotFoundError):
             make_directory(os.path.dirname(self._path) or ".")
-            # Not durable: nobody holds a lease over a power cut, and a spoilt one expires like any other.
-            with temporary_beside(self._path, data, durable=False) as temporary:
+            with self._temporary(data) as temporary:
                 if self._link(temporary):
                     return data
         return None
@@ -70,7 +86,7 @@ class LocalLeaseStore:
         with (
             self._changing("change"),
             _nothing_when_removed,
-            temporary_beside(self._path, data, durable=False) as temporary,
+            self._temporary(data) as temporary,
             self._locked_at(version) as is_unchanged,
         ):
             if is_unchanged:
@@ -101,6 +117,20 @@ class LocalLeaseStore:
                 os.replace(temporary, path)
                 return True
         return False
+
+    def _from_outside(self) -> bytes | None:
+        """A lease that we may not read, as far as its folder tells: another one after each heartbeat."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        nonce = f"{found.st_ino}-{found.st_mtime_ns}"
+        return LeaseRecord(f"a worker of {_user(found.st_uid)}", found.st_mtime, nonce=nonce).to_bytes()
+
+    def _temporary(self, data: bytes) -> contextlib.AbstractContextManager[str]:
+        # Not durable: nobody holds a lease over a power cut, and a spoilt one expires like any other.
+        mode = _mode_for_writers(os.path.dirname(self._path) or ".")
+        return temporary_beside(self._path, data, durable=False, mode=mode)
 
     def _changing(self, verb: str) -> contextlib.AbstractContextManager[None]:
         return explained_errors(f"{verb} the lease", self._path)
@@ -146,8 +176,15 @@ class LocalLeaseStore:
             _unlock_and_close(descriptor)
 
     def _lock(self, descriptor: int) -> bool:
+        give_up, pause = time.monotonic() + _LOCK_SECONDS, _LOCK_PAUSE_SECONDS[0]
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            while not _try_lock(descriptor):
+                if time.monotonic() > give_up:
+                    raise self._locked_by_another()
+                time.sleep(pause)
+                pause = min(2 * pause, _LOCK_PAUSE_SECONDS[1])
+        except UnansweredError:
+            raise
         except OSError as error:
             # How NFS says that the inode is gone: another one is at the path, or none.
             if error.errno == errno.ESTALE:
@@ -157,12 +194,58 @@ class LocalLeaseStore:
             raise
         return True
 
+    def _locked_by_another(self) -> UnansweredError:
+        message = (
+            f"cannot change the lease {self._path}: another process has had a file lock on it for"
+            f" {_LOCK_SECONDS:.0f} s, which no worker does. `fuser -v '{self._path}'` tells which one, on the machine"
+            " where it runs: end it."
+        )
+        return UnansweredError(errno.EAGAIN, message, self._path)
+
     def _unfit(self, feature: str, error: OSError) -> StorageError:
         message = (
             f"cannot keep a lease at {self._path}: its file system has no {feature} ({error.strerror}). "
             f"Mount it with {feature}, or choose a place on another file system with MARIN_PREFIX."
         )
         return StorageError(error.errno, message, self._path)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _mode_for_writers(folder: str) -> int:
+    """What a new file here is to be open for: reading and writing for whoever may write to it, nothing for others."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.getxattr(folder, "system.posix_acl_default")
+        return 0o666  # The folder says who may do what, and a mode would take it back.
+    mode = 0o666 & ~_umask()
+    for both in (0o060, 0o006):
+        if mode & both != both:
+            mode &= ~both
+    return mode
+
+
+def _umask() -> int:
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    # Elsewhere than on Linux it can only be read by setting it.
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
 
 
 def _is_same_file(one: str | int, other: str) -> bool:

@@ -5,14 +5,18 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from marin_rules.execution.status import Status, read_status, status_path
 from marin_rules.execution.step_lease import lease_path, peek
-from marin_rules.storage.explain import StorageError
+from marin_rules.storage.explain import StorageError, UnansweredError
+from marin_rules.storage.leases import local
 from marin_rules.storage.leases.clock import SystemClock
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.local import LocalLeaseStore
@@ -133,9 +137,11 @@ def test_who_waited_for_the_lock_of_a_replaced_file_starts_again(
     waits, real_flock, answers = threading.Event(), fcntl.flock, list[object]()
 
     def noted_flock(descriptor: int, operation: int) -> None:
-        if operation == fcntl.LOCK_EX:
+        try:
+            real_flock(descriptor, operation)
+        except BlockingIOError:
             waits.set()
-        real_flock(descriptor, operation)
+            raise
 
     def make_change() -> None:
         if change == "replace":
@@ -320,3 +326,78 @@ def test_one_thread_refreshes_while_another_commits(output_path: str) -> None:
     lease.release()
     assert errors == []
     assert os.listdir(output_path) == [".executor_status"]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o600), (0o027, 0o600), (0o002, 0o660), (0o000, 0o666)])
+def test_who_may_not_write_a_lease_may_not_read_it_either(output_path: str, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        lease = held(output_path)
+        for _ in range(2):
+            assert stat.S_IMODE(os.stat(lease_path(output_path)).st_mode) == mode
+            lease.refresh()
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_somebody_else_cannot_lock_a_lease_but_sees_whose_it_is() -> None:
+    folder = Path(tempfile.mkdtemp())  # Others cannot enter pytest's own.
+    folder.chmod(0o755)
+    output_path = str(folder / "step-123456")
+    before = os.umask(0o022)
+    try:
+        lease = held(output_path)
+        assert as_nobody(lambda: describe_from_outside(output_path)) == "cannot be opened; a worker of root, True"
+        lease.refresh()
+    finally:
+        os.umask(before)
+        shutil.rmtree(folder)
+
+
+def describe_from_outside(output_path: str) -> str:
+    with pytest.raises(PermissionError):
+        os.open(lease_path(output_path), os.O_RDONLY)
+    holder = lease_on(output_path).try_acquire()
+    return f"cannot be opened; {holder.worker_id if holder else None}, {holder == peek(output_path)}"
+
+
+def as_nobody(work: Callable[[], str]) -> str:
+    """What `work` returns in a process of another user."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(write, work().encode())
+        except BaseException as error:
+            os.write(write, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+def test_a_lock_that_somebody_keeps_is_waited_for_only_so_long(
+    output_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_LOCK_SECONDS", 0.2)
+    lease = held(output_path)
+    descriptor = os.open(lease_path(output_path), os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    told = f"cannot change the lease {lease_path(output_path)}: another process has had a file lock on it"
+    try:
+        for change in (lease.refresh, lambda: lease.commit(status_path(output_path), b"RUNNING"), lease.release):
+            with pytest.raises(UnansweredError) as caught:
+                change()
+            assert str(caught.value).startswith(told)
+            assert "`fuser -v" in str(caught.value)
+    finally:
+        os.close(descriptor)
+    lease.refresh()
+    assert os.listdir(output_path) == [".executor_status.lock"]
