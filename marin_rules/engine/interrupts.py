@@ -27,12 +27,19 @@ _JOBS = (b"run-step", b"marin_rules.execution.worker")
 
 _stopped_at: float | None = None
 _finishes_gracefully = False
+_is_over = False
 _terminate_stops = False
 
 
 def came() -> bool:
     """Whether this run was told to stop."""
     return _stopped_at is not None or _finishes_gracefully
+
+
+def end() -> None:
+    """Everything is done: a request to stop that comes now has nothing left to stop."""
+    global _is_over
+    _is_over = True
 
 
 def install(*, terminate_stops: bool = False) -> None:
@@ -72,7 +79,7 @@ def is_echo(stopped_at: float | None, now: float) -> bool:
 def _stop(number: int, frame: FrameType | None) -> None:
     global _stopped_at
     now = time.monotonic()
-    if is_echo(_stopped_at, now):
+    if _is_over or is_echo(_stopped_at, now):
         return
     _stopped_at = now
     told = {pid for pid in _own_group() if _tell(pid)}

@@ -11,6 +11,7 @@ resources: **marin.resources(rule)
 from __future__ import annotations
 
 import gc
+import getpass
 import logging
 import os
 import re
@@ -72,6 +73,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     # Plans and DAGs stay as long as the process. With Python's defaults a quarter of the time of a large dry run goes
     # into looking for garbage among them.
     gc.set_threshold(200_000, 50, 100)
+    name_the_user()
     try:
         frozen = os.environ.get(PLAN_VARIABLE)
         settings = read_settings(config)
@@ -88,6 +90,14 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         interrupts.install()
     session.live = not invocation.is_driver  # A process for one job is there because something runs.
     return MarinWorkflow(session, invocation, storage, settings.max_concurrent)
+
+
+def name_the_user() -> None:
+    """A user may have none, as in containers: Snakemake writes it down, and would end with an error."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = str(os.getuid())
 
 
 def plan_experiment(settings: Settings) -> FrozenPlan:
@@ -295,6 +305,7 @@ class MarinWorkflow:
         whole = success or (interrupts.came() and self.invocation.is_over(self._is_done_again))
         self._guarded(lambda: self.control.finish(success=whole))
         if whole:
+            interrupts.end()
             logger.info(ALL_DONE)
         if whole and not success:
             sys.exit(0)  # Snakemake would call it a failure.

@@ -104,9 +104,9 @@ def make_private_folder(path: str) -> None:
     """Make a folder that only this user can enter, whatever the umask, unless one is there."""
     if is_url(path):
         return
-    path = local_path(path)
+    path = local_path(path).rstrip("/") or "/"
     with explained_errors("make the directory", path):
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)  # As it is written: `new/../out` needs `new`.
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
 

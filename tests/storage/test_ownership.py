@@ -260,3 +260,12 @@ def test_a_file_in_a_folder_of_everyones_must_be_ones_own(
     check_not_planted(str(path), str(tmp_path), "the file", maker=str(tmp_path / "experiment"))
     monkeypatch.setenv("MARIN_TRUST", str(STRANGER))
     check_not_planted(str(path), str(tmp_path), "the file")
+
+
+@pytest.mark.parametrize("written", ["new/../run", "run/", "./run"])
+def test_a_private_folder_is_made_where_its_path_says_however_that_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_private_folder(written)
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
