@@ -14,7 +14,9 @@ export PIP_USER := 0
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The links to the profiles are looked at each time: they may lead to a checkout that is gone by now.
 setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses the interpreter
+	@$(BIN)/marin-rules profiles link --quiet
 
 run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)

@@ -22,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     profiles = commands.add_parser("profiles", help="the project's Snakemake profiles")
     profiles.add_argument("action", choices=["link"], help="let `snakemake --profile NAME` find them by name")
+    profiles.add_argument("--quiet", action="store_true", help="tell only of what has changed")
     profiles.set_defaults(run=_link_profiles)
     workflow = commands.add_parser("snakefile", help="print the path of the Snakefile, for `snakemake --snakefile`")
     workflow.set_defaults(run=_print_snakefile)
@@ -53,8 +54,9 @@ class _PrintVersion(argparse.Action):
 
 
 def _link_profiles(options: argparse.Namespace) -> int:
-    for line in link_profiles():
-        print(line)
+    for changed, line in link_profiles():
+        if changed or not options.quiet:
+            print(line)
     return 0
 
 

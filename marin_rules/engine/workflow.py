@@ -32,6 +32,7 @@ from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.locations import config_file, run_step_command
 from marin_rules.engine.names import SEPARATOR
+from marin_rules.engine.profiles import foreign_profile
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.run_control import RunControl
 from marin_rules.engine.session import Session
@@ -88,6 +89,8 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     session, invocation = sessions.start(plan), Invocation(workflow)
     if invocation.is_driver:
         interrupts.install()
+        if (remark := foreign_profile(sys.argv[1:])) is not None:
+            logger.warning(remark)
     session.live = not invocation.is_driver  # A process for one job is there because something runs.
     return MarinWorkflow(session, invocation, storage, settings.max_concurrent)
 

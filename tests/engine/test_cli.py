@@ -11,6 +11,7 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.engine.names import rule_names
+from marin_rules.engine.profiles import chosen_profile, foreign_profile
 from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.errors import SettingsError
 from marin_rules.execution.frozen import FrozenStep, freeze
@@ -120,6 +121,56 @@ def test_a_link_of_the_user_is_left_alone_and_a_dangling_one_replaced(
     elsewhere.rmdir()
     assert "profile debug: linked" in link()
     assert (profiles / "debug").resolve() == repository / "profiles" / "debug"
+
+
+def test_links_of_other_checkouts(link: Any, profiles: Path, repository: Path, tmp_path: Path) -> None:
+    """One that is there is left and named; of one that is gone, or all but gone, the link is replaced."""
+    other = checkout(tmp_path / "other")
+    profiles.mkdir(parents=True)
+    (profiles / "debug").symlink_to(other / "profiles" / "debug")
+    assert f"left {profiles / 'debug'} as it is (it belongs to the checkout {other})" in link()
+    assert (profiles / "debug").resolve() == other / "profiles" / "debug"
+
+    (other / "profiles" / "debug" / "config.yaml").unlink()
+    assert "profile debug: linked" in link()
+    assert (profiles / "debug").resolve() == repository / "profiles" / "debug"
+
+
+def checkout(folder: Path) -> Path:
+    """What makes a folder a checkout of this project."""
+    for name in ("Snakefile", "rules/steps.smk", "profiles/debug/config.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("printshellcmds: true\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "expected"),
+    [
+        ([], {}, None),
+        (["-n", "--profile", "slurm"], {}, "slurm"),
+        (["--profile=a/b", "-n"], {"SNAKEMAKE_PROFILE": "slurm"}, "a/b"),
+        (["--profile"], {"SNAKEMAKE_PROFILE": "slurm"}, "slurm"),
+        (["--workflow-profile", "x"], {"SNAKEMAKE_PROFILE": ""}, None),
+    ],
+)
+def test_which_profile_a_run_has(arguments: list[str], variables: dict[str, str], expected: str | None) -> None:
+    assert chosen_profile(arguments, variables) == expected
+
+
+def test_a_profile_of_another_checkout_is_told(
+    snakemake: Any, experiment: Any, repository: Path, tmp_path: Path
+) -> None:
+    other = checkout(tmp_path / "other")
+    own = repository / "profiles" / "debug"
+    assert foreign_profile(["--profile", str(own)]) is None
+    assert foreign_profile(["--profile", str(tmp_path)]) is None
+    result = snakemake("-n", "--profile", str(other / "profiles" / "debug"), experiment=experiment(EXPERIMENT))
+    assert result.code == 0, result.output
+    told = [line for line in result.output.splitlines() if line.startswith("warning: ")]
+    assert len(told) == 1
+    assert f"another checkout, {other}," in told[0]
+    assert f"`--profile {own}` is its own" in told[0]
 
 
 def test_marin_rules_needs_a_command_it_knows(start: Any, program: Any) -> None:
