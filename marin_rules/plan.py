@@ -21,7 +21,7 @@ from marin_rules.errors import PlanError
 from marin_rules.functions import function_name
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName
-from marin_rules.refusals import StepChecks, check_steps
+from marin_rules.refusals import StepChecks, check_length, check_steps
 from marin_rules.steps import ExecutorStep, get_executor_step
 from marin_rules.twins import twins_warning
 
@@ -124,6 +124,7 @@ def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_
     planned = []
     for index, step in enumerate(unique):
         checks.check_config(step, graph.collected[step])
+        check_length(step, paths[step])
         config, mirror_budget_gb = _resolved(step, paths, prefix)
         planned.append(
             PlannedStep(

@@ -32,6 +32,35 @@ _PATTERN_TEXT_LENGTH = 200
 """Python cuts the text of a compiled regular expression here, and does not say so."""
 
 
+_HOME = "would be below a folder named '~': nobody has put your home directory in its place. Write the path out."
+
+_NO_STORES = {
+    "file": "is no path that a function can open. Write '{}'.",
+    "local": "is no path that a function can open. Write '{}'.",
+    "memory": "ends with the process that writes it. Use a folder or a bucket.",
+}
+
+_MAX_NAME_BYTES = 255
+_MAX_PATH_BYTES = 3_900
+"""What file systems take; of a path's 4,096 bytes some are left for the files in the folder."""
+
+
+def check_length(step: Step, output_path: str) -> None:
+    """Refuse a path that no local file system can hold; an object store takes any name."""
+    if len(output_path) <= _MAX_NAME_BYTES // 4 or "://" in output_path:
+        return
+    size, longest = max((len(part.encode()), part) for part in output_path.split("/"))
+    if size > _MAX_NAME_BYTES:
+        what = f"a folder of its output path, {longest[:20]!r}..., has a name of {size} bytes, and file systems take"
+        raise PlanError(f"{_short(step)}: {what} {_MAX_NAME_BYTES}. Shorten the name, or divide it with slashes.")
+    if len(output_path.encode()) > _MAX_PATH_BYTES:
+        raise PlanError(f"{_short(step)}: its output path has {len(output_path.encode())} bytes. Shorten the name.")
+
+
+def _short(step: Step) -> str:
+    return f"step {step.name!r}" if len(step.name) <= 60 else f"step {step.name[:60]!r}..."
+
+
 def check_steps(steps: Any) -> list[ExecutorStep[Any] | InputName]:
     """The steps that were asked for, if that is what they are."""
     if isinstance(steps, ExecutorStep | InputName):
@@ -121,6 +150,11 @@ def _check_override(step: Step, where: str) -> None:
         raise PlanError(f"{where}: override_output_path is {_kind(override)}, not a string")
     if MARK in override:
         raise PlanError(f"{where}: override_output_path: {swallowed_text(override)}")
+    if override.startswith("~"):
+        raise PlanError(f"{where}: override_output_path {override!r} {_HOME}")
+    scheme, separator, rest = override.partition("://")
+    if separator and scheme in _NO_STORES:
+        raise PlanError(f"{where}: override_output_path {override!r} {_NO_STORES[scheme].format(rest)}")
     if not override.strip("/ ") or _leaves_prefix(override):
         raise PlanError(
             f"{where}: override_output_path {override!r} is neither a path below the prefix nor an absolute path or URL"
@@ -143,6 +177,8 @@ def _check_reference(step: Step, field: str, reference: InputName) -> None:
     if reference.step is None:
         if not name:
             raise PlanError(f"{where}: a hard-coded path is empty")
+        if name.startswith("~"):
+            raise PlanError(f"{where}: the hard-coded path {name!r} {_HOME}")
         if _leaves_prefix(name):
             raise PlanError(f"{where}: the hard-coded path {name!r} climbs out of the prefix")
     elif climbs(name) or "://" in name:

@@ -189,6 +189,10 @@ def test_steps_that_are_no_steps(steps: Any, told: str) -> None:
         ({"conda": 3}, "conda is an int (3), not the path"),
         ({"description": ["x"]}, "description is a list, not a string"),
         ({"override_output_path": Path("/x")}, "override_output_path is a PosixPath, not a string"),
+        ({"override_output_path": "~/x"}, "would be below a folder named '~'"),
+        ({"override_output_path": "file:///x/y"}, "is no path that a function can open. Write '/x/y'."),
+        ({"override_output_path": "memory://x"}, "ends with the process that writes it"),
+        ({"config": InputName.hardcoded("~/x")}, "would be below a folder named '~'"),
         ({"report": "x.png"}, "report='x.png' must be a list"),
         ({"report": 3}, "report=3 must be a list"),
         ({"report": [3]}, "report=3 must name files"),
@@ -196,8 +200,32 @@ def test_steps_that_are_no_steps(steps: Any, told: str) -> None:
 )
 def test_details_of_the_wrong_type(details: dict[str, Any], told: str) -> None:
     refusal = message(ExecutorStep(**({"name": "s", "fn": plain, "config": None} | details)))
-    assert refusal.startswith("step 's': ")
+    assert refusal.startswith("step 's'")
     assert told in refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "told"),
+    [
+        ("x" * 248, "/p", None),
+        ("x" * 249, "/p", "a name of 256 bytes, and file systems take 255"),
+        ("x" * 300, "/p", "Shorten the name, or divide it with slashes"),
+        ("\u6f22" * 80, "/p", None),
+        ("\u6f22" * 100, "/p", "a name of 307 bytes"),
+        ("a/" + "y" * 300 + "/b", "/p", "a name of 300 bytes"),
+        ("/".join(["x" * 200] * 25), "/p", "its output path has 50"),
+        ("x" * 300, "gs://bucket", None),
+        ("/".join("xyz"), "/p" * 40, None),
+    ],
+)
+def test_names_too_long_for_a_file_system(name: str, prefix: str, told: str | None) -> None:
+    step = ExecutorStep(name, plain, None)
+    if told is None:
+        make_plan([step], prefix=prefix)
+        return
+    with pytest.raises(PlanError, match=told) as caught:
+        make_plan([step], prefix=prefix)
+    assert len(str(caught.value)) < 250
 
 
 # --- versioned values by their text

@@ -207,7 +207,9 @@ class MarinWorkflow:
     def command(self, rule: str) -> Any:
         """What the job of a step executes; Snakemake fills the step in."""
         if all(step.conda is None and step.software is None for step in self._steps_of(rule)):
-            return self._command_of(None)
+            command = self._command_of(None)
+            # Text with braces would have wildcards; what a function returns is taken as it is, but takes longer.
+            return command if "{" not in command else lambda wildcards: command
         return lambda wildcards: self._command_of(self.session.step(wildcards.step))
 
     def _command_of(self, step: FrozenStep | None) -> str:
@@ -286,9 +288,8 @@ class MarinWorkflow:
 
     def leased(self, script: str, interpreter: str = "bash -euo pipefail") -> str:
         """A command that runs `script` under the step's lease, in whatever environment the rule has."""
-        command = (
-            f"{self._run_step(sys.executable)} {{wildcards.step}} --log={{log}} --script {shlex.quote(interpreter)}"
-        )
+        run_step = _literal(self._run_step(sys.executable))
+        command = f"{run_step} {{wildcards.step}} --log={{log}} --script {_literal(shlex.quote(interpreter))}"
         return f"{command} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
 
     # -- the run ---------------------------------------------------------------------------------------------
@@ -408,6 +409,11 @@ def milestones(steps: Sequence[FrozenStep], distance: int = _MILESTONES) -> list
         level[step.index] = 1 + max((level[index] for index in step.dependencies if index in level), default=0)
     found = [step for step in steps if level[step.index] % distance == 0]
     return sorted(found, key=lambda step: level[step.index])
+
+
+def _literal(text: str) -> str:
+    """Text that stays what it is when Snakemake fills the placeholders of a command in."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _ends(steps: Sequence[FrozenStep]) -> list[FrozenStep]:

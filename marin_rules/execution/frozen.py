@@ -450,7 +450,10 @@ def _record(planned: PlannedStep) -> bytes:
     return f"{head[:-1]}, {version}, {json.dumps(rest)[1:]}".encode()
 
 
-_SAFE_IN_KEYS = "/-_.~+=@,"
+_SAFE_IN_KEYS = "/-_.+=@,"
+
+_MAX_KEY_PART = 120
+"""Characters in a part of a key: logs and files of Snakemake are named after it, and a file's name has 255 bytes."""
 
 
 def _key(planned: PlannedStep, taken: set[str]) -> str:
@@ -459,13 +462,29 @@ def _key(planned: PlannedStep, taken: set[str]) -> str:
         text = f"{planned.name}-{digits}"
         # A path library would fold empty and dotted parts together, so then no slash stays a slash.
         foldable = any(part in ("", ".", "..") for part in text.split("/"))
-        key = quote(text, safe=_SAFE_IN_KEYS[1:] if foldable else _SAFE_IN_KEYS)
+        key = _quoted(text, _SAFE_IN_KEYS[1:] if foldable else _SAFE_IN_KEYS)
+        if any(len(part) > _MAX_KEY_PART for part in key.split("/")):
+            parts = [planned.name] if foldable else planned.name.split("/")
+            key = "/".join(map(_shortened, parts)) + f"-{planned.identity.digest}"
         if key.startswith("-"):  # It would look like an option.
             key = "%2D" + key[1:]
         if key not in taken:
             break
     taken.add(key)
     return key
+
+
+def _quoted(text: str, safe: str) -> str:
+    return quote(text, safe=safe).replace("~", "%7E")  # A shell would take it for a home directory.
+
+
+def _shortened(part: str) -> str:
+    """The beginning of a part of a step's name that fits into a key."""
+    room = _MAX_KEY_PART - 33  # For the digest.
+    part = part[:room]
+    while len(quoted := _quoted(part, _SAFE_IN_KEYS[1:])) > room:
+        part = part[:-1]
+    return quoted
 
 
 _ROW = tuple(item.name for item in fields(FrozenStep) if item.name != "index")

@@ -7,13 +7,14 @@ A wrong prefix is found here, before anything is planned or written: `gs:/bucket
 from __future__ import annotations
 
 import difflib
+import os
 import re
 
 from marin_rules.errors import SettingsError
 from marin_rules.storage.files import is_url
 
-PREFIX_SCHEMES = ("gs", "s3", "memory")
-"""Object stores that hold steps; `memory` is for tests, for it ends with the process."""
+PREFIX_SCHEMES = ("gs", "s3")
+"""Object stores that hold steps."""
 
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?")
 _ONE_SLASH = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):/(?!/)")
@@ -50,6 +51,17 @@ def check_prefix(prefix: str) -> str:
             f" {mangled['scheme'] + ':'!r}. Write '{scheme}://{prefix[mangled.end() :]}', or './{prefix}' if you do"
             " mean a folder."
         )
+    if prefix.startswith("~"):
+        raise SettingsError(
+            f"prefix {prefix!r} would be a folder named {prefix.partition('/')[0]!r}: nobody has put your home"
+            f" directory in its place. Write {os.path.expanduser(prefix)!r}, or './{prefix}' if you mean it."
+        )
+    scheme, separator, folder = prefix.partition("://")
+    if separator and scheme in _LOCAL_SCHEMES:
+        raise SettingsError(
+            f"prefix {prefix!r}: the functions of steps get paths that they can open. Write the folder itself,"
+            f" {folder or '/'!r}."
+        )
     if not is_url(prefix):
         return prefix
     given, _, rest = prefix.partition("://")
@@ -61,7 +73,7 @@ def check_prefix(prefix: str) -> str:
         raise SettingsError(
             f"prefix {prefix!r} names no bucket. Write '{given}://BUCKET/{key.strip('/') or 'FOLDER'}'."
         )
-    if given != "memory" and not _BUCKET.fullmatch(bucket):
+    if not _BUCKET.fullmatch(bucket):
         raise SettingsError(
             f"prefix {prefix!r}: {bucket!r} cannot be the name of a bucket. Use lower-case letters, digits, '-', '_'"
             " and '.'."
@@ -79,6 +91,8 @@ def _check_scheme(prefix: str, given: str, rest: str) -> None:
     meant = _spelt(given)
     if given.strip().lower() == "mirror":
         advice = "mirror:// is for reading. Write the bucket where steps are to be stored, as in 'gs://my-bucket'."
+    elif meant == "memory":
+        advice = "What is in memory ends with the process that put it there. Write a folder, as in '/tmp/mine'."
     elif meant in PREFIX_SCHEMES:
         advice = f"Write '{meant}://{rest.strip()}'."
     else:
@@ -89,7 +103,7 @@ def _check_scheme(prefix: str, given: str, rest: str) -> None:
 def _spelt(scheme: str) -> str:
     """The scheme that was probably meant."""
     plain = scheme.strip().lower()
-    if plain in PREFIX_SCHEMES or plain in _LOCAL_SCHEMES:
+    if plain in PREFIX_SCHEMES or plain in _LOCAL_SCHEMES or plain == "memory":
         return plain
     close = difflib.get_close_matches(plain, PREFIX_SCHEMES, n=1, cutoff=0.6)
     return _OTHER_SPELLINGS.get(plain) or (close[0] if close else plain)

@@ -1,5 +1,7 @@
 """URLs taken apart, and prefixes that cannot work."""
 
+import os
+
 import pytest
 
 from marin_rules.errors import SettingsError
@@ -35,11 +37,12 @@ def test_bucket_root() -> None:
         "/tmp/x/",
         "./a b",
         "a:b",
-        "file:///tmp/x",
+        "./~/x",
+        "x/~",
+        "o{x}",
         "gs://b",
         "gs://my.b_1/x",
         "s3://b/x",
-        "memory://x/y",
     ],
 )
 def test_good_prefixes_pass_unchanged(prefix: str) -> None:
@@ -59,6 +62,13 @@ def test_good_prefixes_pass_unchanged(prefix: str) -> None:
         ("http://b/x", "http://", "gs://my-bucket"),
         ("https://storage.googleapis.com/b", "https://", "gs://my-bucket"),
         ("mirror://x", "for reading", "gs://my-bucket"),
+        ("abfs://b/x", "abfs://", "gs://my-bucket"),
+        ("memory://x/y", "ends with the process", "a folder"),
+        ("file:///tmp/x", "paths that they can open", "'/tmp/x'"),
+        ("local://x", "paths that they can open", "'x'"),
+        ("~/x", "a folder named '~'", f"{os.path.expanduser('~')}/x'"),
+        ("~", "a folder named '~'", f"{os.path.expanduser('~')!r}"),
+        ("~nobody-of-that-name/x", "a folder named '~nobody-of-that-name'", "'./~nobody-of-that-name/x'"),
         ("gs://b/", "ends with a slash", "'gs://b'"),
         ("gs://b/x/", "ends with a slash", "'gs://b/x'"),
         ("gs://b/x//", "ends with a slash", "'gs://b/x'"),
