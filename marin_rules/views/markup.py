@@ -84,11 +84,11 @@ def status_class(status: str) -> str:
     return status if status.isupper() else "missing"
 
 
-def page(title: str, description: str | None, *body: Content, wide: bool = False) -> Html:
+def page(title: str, description: str | None, *body: Content) -> Html:
     """A whole document."""
     head = tag("head", tag("meta", charset="utf-8"), tag("title", title), tag("style", raw(_STYLE)))
     about = tag("p", description, class_="description") if description else None
-    content = tag("body", tag("h1", title), about, *body, tag("script", raw(_SCRIPT)), class_="wide" if wide else None)
+    content = tag("body", tag("h1", title), about, *body, tag("script", raw(_SCRIPT)))
     return Html("<!DOCTYPE html>" + tag("html", head, content, lang="en").text + "\n")
 
 
@@ -130,6 +130,7 @@ ul { margin: 0; padding-left: 1.1rem; }
 .graph path.near { stroke: #0b5cad; stroke-width: 2; opacity: 1; }
 .graph rect { fill: white; stroke: currentColor; stroke-width: 1.2; }
 .graph a:hover rect, .graph a:focus rect { stroke-width: 2.5; }
+.graph a.near rect { fill: #e3f0fc; }
 .graph a { outline: none; } .graph text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .graph text.function { font-size: 10px; fill: var(--soft); }
 """
@@ -160,12 +161,17 @@ function sortBy(head) {
     head.closest("table").tBodies[0].append(...sorted.map((pair) => pair[1]));
 }
 for (const log of document.querySelectorAll("pre.log")) { log.scrollTop = log.scrollHeight; }
-for (const node of document.querySelectorAll(".graph [data-node]")) {
-    const number = node.getAttribute("data-node");
-    const edges = document.querySelectorAll(`.graph [data-from="${number}"], .graph [data-to="${number}"]`);
-    const mark = (near) => edges.forEach((edge) => edge.classList.toggle("near", near));
-    for (const [name, near] of [["mouseenter", true], ["mouseleave", false], ["focus", true], ["blur", false]]) {
-        node.addEventListener(name, () => mark(near));
+function markNeighbours(event) {
+    const number = event.currentTarget.getAttribute("data-node");
+    const near = event.type === "mouseenter" || event.type === "focus";
+    for (const edge of document.querySelectorAll(`.graph [data-from="${number}"], .graph [data-to="${number}"]`)) {
+        edge.classList.toggle("near", near);
+        for (const end of [edge.getAttribute("data-from"), edge.getAttribute("data-to")]) {
+            document.querySelector(`.graph [data-node="${end}"]`).classList.toggle("near", near);
+        }
     }
+}
+for (const node of document.querySelectorAll(".graph [data-node]")) {
+    for (const name of ["mouseenter", "mouseleave", "focus", "blur"]) { node.addEventListener(name, markNeighbours); }
 }
 """
