@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -54,6 +55,7 @@ class Session:
         self.rule_of = rule_names(self.plan.steps)
         self._statuses: dict[str, StatusOrError] = {}
         self._finished_at: dict[str, float] = {}
+        self._assessed_at = 0.0
 
     def step(self, key: str) -> FrozenStep:
         return self.plan.by_key[key]
@@ -104,11 +106,15 @@ class Session:
         return self._finished_at.get(key, 0.0)
 
     def _has_run_again(self, step: FrozenStep) -> bool:
-        """Whether this run has finished a step that it runs although it was done before."""
+        """Whether a step that this run does again, although it was done before, is finished: by this run, or by
+        another one that did it meanwhile."""
         if not self.live or self.assessment is None or self.assessment[step.index].state in IDLE:
             return False
         run = (read_info(step.output_path) or {}).get("run", {})
-        return run.get("id") == self.plan.run.id and "finished" in run
+        if "finished" not in run:
+            return False
+        finished = datetime.fromisoformat(str(run["finished"])).timestamp()  # To the second.
+        return run.get("id") == self.plan.run.id or finished >= int(self._assessed_at)
 
     def results(self) -> str:
         """What became of the steps that were asked for, for people."""
@@ -123,6 +129,7 @@ class Session:
         if self.assessment is None:
             steps = self.plan.steps
             statuses = self.statuses()
+            self._assessed_at = time.time()
             self._check_versions()
             self.assessment = assess(
                 self.plan,
