@@ -107,6 +107,8 @@ class LeaseRecord:
         )
 
 
+_SHOWN_CHARACTERS = 300
+
 FREE = b'{"worker_id": "nobody", "timestamp": 0.0}\n'
 """A lease that was given back where it could not be deleted. To workers that do not know it, Marin's too, it is one of
 an unknown holder that has not beaten since 1970, and is taken over."""
@@ -124,10 +126,17 @@ def describe(record: LeaseRecord, now: float) -> str:
     parts = [record.worker_id]
     if owner is not None:
         parts[0] += f" (pid {owner.pid} on {owner.host}, user {owner.user})"
+    parts[0] = _printable(parts[0])
     if record.since is not None:
         parts.append(f"running since {_clock_time(record.since, now)}")
     parts.append(f"last heartbeat {_duration(now - record.timestamp)} ago")
     return ", ".join(parts)
+
+
+def _printable(text: str) -> str:
+    """A name for a terminal: who can write to a prefix can write a lease, and terminals obey some characters."""
+    shown = "".join(character if character.isprintable() else "?" for character in text[:_SHOWN_CHARACTERS])
+    return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown}..."
 
 
 def _lifetime(fields: Mapping[str, object]) -> float:

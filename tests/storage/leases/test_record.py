@@ -73,6 +73,12 @@ def test_describe(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be read" in describe(UNREADABLE, noon)
 
 
+def test_a_holder_cannot_write_to_the_terminal_of_others() -> None:
+    shown = describe(LeaseRecord("\x1b[2J\x1b]0;title\x07\r\n" + 10_000 * "x", 0.0), 60.0)
+    assert shown.startswith("?[2J?]0;title???xxx")
+    assert len(shown) < 400
+
+
 def test_a_lifetime_travels_in_the_record_and_has_a_default() -> None:
     record = LeaseRecord.first(elsewhere("a"), epoch=1, now=1.0, lifetime=5.0)
     assert LeaseRecord.parse(record.to_bytes(), "path").lifetime == 5.0
