@@ -18,6 +18,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,12 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     check_prefix(prefix)
     check_default_prefix(prefix)
     plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
+    if handover.line_after is not None:
+        remark = (
+            f"{settings.experiment} goes on after executor_main (line {handover.line_after}): `snakemake` runs that"
+            f" code before the steps, `python {settings.experiment}` after them"
+        )
+        plan = replace(plan, warnings=(*plan.warnings, remark))
     run = new_run(
         prefix=prefix,
         caller_path=settings.experiment,

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from marin_rules.errors import ExperimentError, MarinRulesError
+from marin_rules.execution.code_after import line_after_executor_main
 from marin_rules.execution.run import python_path
 from marin_rules.execution.search_path import hides_python_module, search
 from marin_rules.placeholders import InputName
@@ -33,6 +34,9 @@ class Handover:
     description: str | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
     """Settings that the file passes in code; flags and configuration win over them."""
+
+    line_after: int | None = None
+    """Where the file goes on after `executor_main`: code that has run already, before any step."""
 
     module: ModuleType | None = None
     """Keeps the globals of the file's functions alive."""
@@ -55,7 +59,9 @@ def load_experiment(path: str) -> Handover:
     handover = Handover(path=path, module=module)
     try:
         with open(path, "rb") as file:
-            code = compile(file.read(), module.__file__, "exec")
+            source = file.read()
+        code = compile(source, module.__file__, "exec")
+        handover.line_after = line_after_executor_main(source)
         with _as_main(module, handover):
             exec(code, module.__dict__)
     except SystemExit as exit:
