@@ -1,7 +1,6 @@
 """The settings of the executor `marin-drmaa`."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
@@ -16,14 +15,11 @@ class ExecutorSettings(ExecutorSettingsBase):
         default="",
         metadata={
             "help": "Further options for every job, in the words of slurm-drmaa (for instance --reservation=NAME); they"
-            " win over those that are made from resources.",
+            " replace those that are made from resources.",
             "env_var": False,
             "required": False,
         },
     )
-
-    log_dir: ClassVar[None] = None
-    """What the stock executor is told: it would give Slurm a folder where a file is meant."""
 
     def __post_init__(self) -> None:
         """Made for the chosen executor alone, which a dry run is not told otherwise."""

@@ -190,7 +190,12 @@ class Executor(StockExecutor):  # type: ignore[misc]
             command=job_command(self, job, step),
             log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / "%j.log"),
             folder=str(self.workflow.workdir_init),
-            resources=job_resources(job, Queue() if step.rule is None else self._session.queue, settings),
+            resources=job_resources(
+                job,
+                Queue() if step.rule is None else self._session.queue,
+                qos=settings.qos,
+                reservation=settings.reservation,
+            ),
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
         )

@@ -16,7 +16,7 @@ from marin_rules.slurm.site import Queue
 _KEPT_OUT_OF_CONDA = ("R_LIBS", "PYTHONPATH", "PERLLIB", "PERL5LIB")
 """Variables that Snakemake hides from what runs in a conda environment."""
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Variables by which Snakemake tells libraries how many cores a job has: they would take all that a node has."""
 
 
@@ -34,14 +34,16 @@ def job_command(executor: Any, job: Any, step: FrozenStep) -> str:
     return f"unset {' '.join(_KEPT_OUT_OF_CONDA)}\n{conda.shellcmd(job.conda_env.address, job.shellcmd)}"
 
 
-def job_resources(job: Any, queue: Queue, settings: Any) -> Mapping[str, Any]:
+def job_resources(
+    job: Any, queue: Queue, *, qos: str | None = None, reservation: str | None = None
+) -> Mapping[str, Any]:
     """What the job asks for; where a hand-written rule says nothing, what the cluster's file says of `queue`."""
     fallback = {
         "slurm_partition": queue.partition,
         "slurm_account": queue.account,
-        "qos": settings.qos or queue.qos,
+        "qos": qos or queue.qos,
         "runtime": queue.runtime,
-        "reservation": settings.reservation,
+        "reservation": reservation,
     }
     given = {name: value for name, value in job.resources.items() if value is not None}
     return {
@@ -54,4 +56,4 @@ def job_resources(job: Any, queue: Queue, settings: Any) -> Mapping[str, Any]:
 def job_environment(cores: int, step: FrozenStep) -> dict[str, str]:
     """Ours, how many cores there are, if the user has not said it otherwise, and the variables of this step alone."""
     own = for_job_elsewhere([step.environment])
-    return {**dict.fromkeys(_THREADS, str(cores)), **without_sets(os.environ), **own}
+    return {**dict.fromkeys(THREADS, str(cores)), **without_sets(os.environ), **own}

@@ -8,17 +8,32 @@ error, and so is one without a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marin_rules.errors import SettingsError
 from marin_rules.slurm.submission import PLAIN_OPTIONS
 
+_SHORT = {
+    "-A": "--account",
+    "-C": "--constraint",
+    "-N": "--nodes",
+    "-c": "--cpus-per-task",
+    "-n": "--ntasks",
+    "-o": "--output",
+    "-p": "--partition",
+    "-t": "--time",
+    "-w": "--nodelist",
+    "-x": "--exclude",
+}
+_SAME_SUBJECT = {"--mem-per-cpu": "--mem", "--no-requeue": "--requeue", "--time_limit": "--time"}
+
 _UNSPEAKABLE = re.compile(r"[\s=]")
 
 
-def native_options(resources: Mapping[str, Any], *, threads: int, log: str) -> str:
-    """One line for a job. `log` is where its output goes; `%j` stands for its id."""
+def native_options(resources: Mapping[str, Any], *, threads: int, log: str, extra: str | None = None) -> str:
+    """One line for a job. `log` is where its output goes; `%j` stands for its id. `extra` wins over all else, and
+    `slurm_extra` of the resources over the other resources."""
     nodes = resources.get("nodes") or 1
     words = [
         _word("--nodes", nodes),
@@ -32,7 +47,25 @@ def native_options(resources: Mapping[str, Any], *, threads: int, log: str) -> s
     if gres := resources.get("gres"):
         # Given to Slurm as it stands, where sbatch would have put the kind of resource before it.
         words.append(_word("--gres", ",".join(f"gres:{item}" for item in str(gres).split(","))))
-    return " ".join([*words, "--requeue", _word("--output", log), *str(resources.get("slurm_extra") or "").split()])
+    words += ["--requeue", _word("--output", log)]
+    for more in (str(resources.get("slurm_extra") or "").split(), (extra or "").split()):
+        words = [*_without(words, more), *more]
+    return " ".join(words)
+
+
+def _without(words: Sequence[str], more: Sequence[str]) -> list[str]:
+    """The words that say nothing of what `more` speaks of. Of two that do, the library takes the one or the other: of
+    `--mem`, the larger."""
+    spoken_of = {_subject(word) for word in more}
+    return [word for word in words if _subject(word) not in spoken_of]
+
+
+def _subject(word: str) -> str:
+    """What an option is about, however it is spelled."""
+    option = word.partition("=")[0]
+    if not option.startswith("--"):
+        option = _SHORT.get(option[:2], option)
+    return _SAME_SUBJECT.get(option, option)
 
 
 def _word(option: str, value: object) -> str:
