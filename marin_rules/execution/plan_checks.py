@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Sequence
 
-from marin_rules.storage.ownership import UntrustedError
+from marin_rules.storage.ownership import TRUST_VARIABLE, UntrustedError
 
 
 def check_writers(path: str, is_ours: bool) -> None:
@@ -15,7 +15,8 @@ def check_writers(path: str, is_ours: bool) -> None:
     if not is_ours:
         raise UntrustedError(
             f"the plan {path} is not used: somebody else can have written it (`ls -la {os.path.dirname(path) or '.'}`"
-            " shows who). Start the experiment again, with a prefix where files keep their owners and modes."
+            " shows who). Start the experiment again, with a prefix where files keep their owners and modes; or name"
+            f" whom you trust in {TRUST_VARIABLE}."
         )
 
 

@@ -81,7 +81,7 @@ def objection(status: os.stat_result, circle: Circle) -> str | None:
 
 
 def read_within(folder: str, name: str) -> tuple[bytes | None, bool]:
-    """A file below a private folder, None when there is none; and whether nobody else can have written it."""
+    """A file below a private folder, None when there is none; and whether only trusted people can have written it."""
     if is_url(folder):
         return read_bytes(os.path.join(folder, name)), True
     folder = local_path(folder) or "."
@@ -91,7 +91,8 @@ def read_within(folder: str, name: str) -> tuple[bytes | None, bool]:
         try:
             descriptors.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
             descriptors.append(open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, folder=descriptors[0]))
-            is_ours = all(objection(os.fstat(one), Circle.own()) is None for one in descriptors)
+            circle = Circle.of()
+            is_ours = all(objection(os.fstat(one), circle) is None for one in descriptors)
             return read_all(descriptors[1]), is_ours
         except (FileNotFoundError, NotADirectoryError):
             return None, False

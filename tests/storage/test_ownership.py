@@ -153,11 +153,16 @@ def test_what_is_below_a_private_folder_is_ours_unless_others_could_write(
 
 @needs_root
 @pytest.mark.parametrize("of_stranger", ["run", "run/failure"])
-def test_what_a_stranger_put_there_is_not_ours(of_stranger: str, tmp_path: Path) -> None:
+def test_what_a_stranger_put_there_is_not_ours(
+    of_stranger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_private_folder(str(tmp_path / "run"))
     (tmp_path / "run" / "failure").write_bytes(b"text")
     os.chown(tmp_path / of_stranger, STRANGER, STRANGER)
     assert read_within(str(tmp_path / "run"), "failure") == (b"text", False)
+    for trusted in (str(STRANGER), "*"):
+        monkeypatch.setenv("MARIN_TRUST", trusted)
+        assert read_within(str(tmp_path / "run"), "failure") == (b"text", True)
 
 
 # -- the default prefix --------------------------------------------------------------------------------------
