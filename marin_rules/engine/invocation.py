@@ -13,6 +13,7 @@ from typing import Any
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 
 from marin_rules.engine import session as sessions
+from marin_rules.engine.rule_files import check_rule_file
 from marin_rules.errors import SettingsError
 from marin_rules.execution.conda import CondaEnvironment
 from marin_rules.views.results import Cut
@@ -48,6 +49,14 @@ class Invocation:
     def executes(self) -> bool:
         """A run or a dry run; False for reports, graphs, summaries, lints and the like."""
         return self._workflow.execution_settings is not None
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The names of all rules that are known by now."""
+        return frozenset(rule.name for rule in self._workflow.rules)
+
+    def check_rule_file(self, path: str) -> None:
+        check_rule_file(path, self._workflow)
 
     def check(self) -> None:
         """Snakemake takes any number of jobs, and runs something for a negative one."""

@@ -35,6 +35,7 @@ from marin_rules.engine.locations import config_file, run_step_command
 from marin_rules.engine.names import SEPARATOR
 from marin_rules.engine.profiles import foreign_profile
 from marin_rules.engine.report import ReportItem, report_items
+from marin_rules.engine.rule_files import check_rules_of_steps
 from marin_rules.engine.run_control import RunControl
 from marin_rules.engine.session import Session
 from marin_rules.engine.settings import Settings, read_settings
@@ -167,8 +168,11 @@ class MarinWorkflow:
 
     @property
     def rule_files(self) -> Sequence[str]:
-        """Hand-written rules that belong to the experiment."""
-        return self.plan.run.rule_files
+        """Hand-written rules that belong to the experiment, about to be included."""
+        files = self.plan.run.rule_files
+        for file in files:
+            self._guarded(lambda file=file: self.invocation.check_rule_file(file))
+        return files
 
     # -- rules -----------------------------------------------------------------------------------------------
 
@@ -245,12 +249,13 @@ class MarinWorkflow:
 
     def requested(self, wildcards: Any) -> list[Any]:
         """The targets of a run: whatever is unfinished and nothing else waits for."""
+        self._guarded(self._check_hand_written)
         if not self.invocation.executes:
             self._guarded(self.invocation.check_question)
             needed = [step for step in self.plan.steps if step.needed]
             return [self._target_of(step.index) for step in (*milestones(needed), *_ends(needed))]
         # Snakemake has put the folder of every rule file in front of Python's own library.
-        search([os.path.dirname(file) for file in self.rule_files])
+        search([os.path.dirname(file) for file in self.plan.run.rule_files])
         self._guarded(self.invocation.check)
         self._guarded(self._check_names)
         self.invocation.force(self._target_of(index) for index in self._asked_again)
@@ -259,6 +264,12 @@ class MarinWorkflow:
         if not scheduled:
             return self._nothing_to_run()
         return [self._target_of(step.index) for step in (*milestones(scheduled), *_ends(scheduled))]
+
+    def _check_hand_written(self) -> None:
+        """Whether each step that a hand-written rule runs has that rule; known once all files are included."""
+        by_hand = self.invocation.rules - {*self.functions, "all"}
+        run = self.plan.run
+        check_rules_of_steps(self.plan.steps, by_hand, run.rule_files, run.caller_path)
 
     def _prepare(self, scheduled: list[FrozenStep]) -> None:
         """What must be known before Snakemake asks for the resources of jobs."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
+from marin_rules.engine.rule_files import check_rule_file
 from marin_rules.engine.session import Session
 from marin_rules.errors import ExperimentError, MarinRulesError
 from marin_rules.execution.frozen import FrozenPlan, freeze
@@ -162,6 +163,66 @@ def test_steps_that_are_no_steps_name_the_line(experiment: Any) -> None:
 def test_a_missing_folder_is_told_apart_from_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=r"nowhere/x\.py.*folder .*nowhere does not exist"):
         load_experiment(str(tmp_path / "nowhere" / "x.py"))
+
+
+# -- hand-written rules --------------------------------------------------------------------------------------
+
+
+class Sources:
+    """As much of Snakemake's workflow as its parser asks for."""
+
+    @property
+    def sourcecache(self) -> "Sources":
+        return self
+
+    def open(self, file: Any, mode: str = "r") -> Any:
+        return open(file.get_path_or_uri(secret_free=True), mode, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        (b'rule x\n    output: "b"\n', "line 1: Expected name or colon after rule"),
+        (b'rule x:\n    output: "b"\n  input: "c"\n', "line 3: unindent does not match"),
+        (b'rule x:\n    input: "a"\n    outpt: "b"\n', "Unexpected keyword outpt"),
+        (b"x = 1\ny = (1,\n", "unexpected EOF in multi-line statement"),
+        (b'\nx = "abc\n', "line 2: unterminated string literal"),
+        (b'rule a-b:\n    output: "x"\n', "line 1: "),
+        (b"\n\nx = 1 +\n", "line 3: invalid syntax"),
+        (b"\xff\n", "not text in UTF-8"),
+    ],
+)
+def test_rules_that_are_not_valid(rules: bytes, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.smk"
+    file.write_bytes(rules)
+    with pytest.raises(MarinRulesError) as caught:
+        check_rule_file(str(file), Sources())
+    assert str(caught.value).startswith(f"the rules in {file} are not ")
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+BY_HAND = """
+    from marin_rules import ExecutorStep, SnakemakeRule, executor_main
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep("counts", SnakemakeRule("count_word"), None)])
+"""
+
+
+def test_hand_written_rules_that_are_not_there_or_not_valid(
+    experiment: Any, snakemake: Any, python: Any, prefix: Path
+) -> None:
+    file = experiment(BY_HAND, "by_hand.py")
+    told = "step 'counts': there is no Snakemake rule 'count_word' in"
+    paragraph(snakemake("-n", experiment=file), told, "by_hand.smk, or name its file: --config rules=FILE.")
+    experiment('rule count_words:\n    output: "x"\n    shell: "true"\n', "by_hand.smk")
+    paragraph(python(file, "--prefix", prefix), told, "Did you mean 'count_words'?")
+    rules = experiment('rule count_word\n    output: "x"\n', "by_hand.smk")
+    result = snakemake("-n", experiment=file)
+    paragraph(result, f"error: the rules in {rules} are not valid: line 1: ")
+    assert len(result.output.splitlines()) < 5
+    assert not list(prefix.rglob(".executor_status"))
 
 
 # -- settings ------------------------------------------------------------------------------------------------
