@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from marin_rules.commands import cluster, jobs
+from marin_rules.commands import cluster, delete, jobs, run, show
 from marin_rules.engine.locations import snakefile
 from marin_rules.engine.profiles import link_profiles
 from marin_rules.errors import MarinRulesError
@@ -26,9 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     profiles.set_defaults(run=_link_profiles)
     workflow = commands.add_parser("snakefile", help="print the path of the Snakefile, for `snakemake --snakefile`")
     workflow.set_defaults(run=_print_snakefile)
+    for command in (run, show, delete):
+        command.add_to(commands)
     jobs.add_to(commands)
     cluster.add_to(commands)
-    options = parser.parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    options.passed_on = words[end + 1 :]
+    if options.passed_on and options.command != "run":
+        parser.error("only `run` takes arguments after `--`, which are for snakemake")
     try:
         code = options.run(options)
         sys.stdout.flush()

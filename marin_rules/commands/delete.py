@@ -1,0 +1,50 @@
+"""`marin-rules delete STEP`: delete what one step has written, so that the next run makes it again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from marin_rules.commands.step_arguments import add_step, prefix_of
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.deletion import check_deletable, delete_step, size_of
+from marin_rules.execution.written_steps import UnknownStepError, dependents, the_step, written_steps
+from marin_rules.storage.files import is_url
+from marin_rules.views.step_text import state_at
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser of `marin-rules`."""
+    delete = commands.add_parser("delete", help="delete the folder of one step; asks first")
+    add_step(delete)
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    delete.set_defaults(run=_delete)
+
+
+def _delete(options: argparse.Namespace) -> int:
+    prefix = prefix_of(options)
+    step = the_step(options.step, prefix)
+    path = step.output_path
+    if not is_url(path) and not os.path.lexists(path):
+        raise UnknownStepError(f"step {step.name} has no data: {path} does not exist")
+    check_deletable(path, prefix)
+    count, size = size_of(path)
+    print(f"{step.name}  {path}  ({state_at(path)}, {count} files, {size / 1e6:.1f} MB)")
+    used_by = [(other, state_at(other.output_path)) for other in dependents(written_steps(prefix), path)]
+    if used_by:
+        print("used by these steps, which stay as they are and are not run again for it:")
+        for other, state in used_by:
+            print(f"  {other.output_path}  {state}")
+    if not options.yes and not _agreed():
+        print("nothing was deleted")
+        return 1
+    delete_step(path, prefix)
+    print(f"deleted {path}")
+    return 0
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise MarinRulesError("nobody can be asked here: add --yes to delete it")
+    return input("delete it? [y/N] ").strip().lower() in ("y", "yes")

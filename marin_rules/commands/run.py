@@ -1,0 +1,49 @@
+"""`marin-rules run STEP`: run one step of an experiment, and what it needs, with Snakemake."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+
+from marin_rules.commands.step_arguments import add_step, experiment_of, prefix_of
+from marin_rules.errors import SettingsError
+from marin_rules.execution.written_steps import matching, written_steps
+from marin_rules.project import project_folder
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser of `marin-rules`."""
+    run = commands.add_parser("run", help="run one step and what it needs")
+    add_step(run)
+    run.add_argument("--experiment", metavar="FILE", help="the experiment; without it as `snakemake` finds it")
+    run.add_argument("--again", action="store_true", help="although it is done")
+    run.epilog = "What stands after `--` goes to snakemake: `marin-rules run STEP -- -n`."
+    run.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    prefix = prefix_of(options)
+    found = matching(written_steps(prefix), options.step, prefix)
+    experiment = experiment_of(options) or next((step.experiment for step in found if step.experiment), None)
+    if experiment is None:
+        raise SettingsError(f"which experiment has the step {options.step}? Add --experiment FILE.")
+    patterns = json.dumps(patterns_for(options.step, [step.name for step in found], prefix))
+    config = [f"experiment={experiment}", f"prefix={prefix}", f"run_only={patterns}"]
+    config += [f"force={patterns}"] if options.again else []
+    project = project_folder()
+    words = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(project / "Snakefile")]
+    words += ["--workflow-profile", str(project / "profiles" / "default"), *options.passed_on, "--config", *config]
+    sys.stdout.flush()
+    os.execv(words[0], words)
+
+
+def patterns_for(text: str, names: list[str], prefix: str) -> list[str]:
+    """Regular expressions for the steps that are meant: by their names, if these are known."""
+    if names:
+        return sorted({f"^{re.escape(name)}$" for name in names})
+    below = text.removeprefix(prefix.rstrip("/") + "/")
+    hashed = re.fullmatch(r"(.+)-[0-9a-f]{6}/?", below)
+    return [f"^{re.escape(hashed[1])}$" if hashed else text]

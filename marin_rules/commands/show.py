@@ -1,0 +1,24 @@
+"""`marin-rules show STEP`: what is known of one step."""
+
+from __future__ import annotations
+
+import argparse
+
+from marin_rules.commands.step_arguments import add_step, prefix_of
+from marin_rules.execution.written_steps import the_step, written_steps
+from marin_rules.views.step_text import step_text
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser of `marin-rules`."""
+    show = commands.add_parser("show", help="config, status, version, paths, dependencies and log of a step")
+    add_step(show)
+    show.add_argument("--lines", type=int, default=20, metavar="N", help="how many lines of the log (20)")
+    show.set_defaults(run=_show)
+
+
+def _show(options: argparse.Namespace) -> int:
+    prefix = prefix_of(options)
+    step = the_step(options.step, prefix)
+    print(step_text(step, written_steps(prefix), log_lines=options.lines))
+    return 0

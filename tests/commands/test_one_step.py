@@ -1,0 +1,186 @@
+"""`marin-rules run | show | delete STEP`: a step by its name, its `<name>-<hash>`, its path or a regular expression."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules.commands.run import patterns_for
+from marin_rules.errors import MarinRulesError
+from marin_rules.execution.deletion import check_deletable, delete_step
+from marin_rules.execution.written_steps import WrittenStep, matching
+
+EXPERIMENT = """
+    import os
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, output_path_of, versioned
+
+    def write(config):
+        print("writing", os.path.basename(config["path"]))
+        with open(os.path.join(config["path"], "file"), "a") as file:
+            file.write("x")
+
+    data = ExecutorStep("raw/data", write, {"path": THIS_OUTPUT_PATH, "size": versioned(3)}, description="Some data.")
+    stats = ExecutorStep("stats", write, {"path": THIS_OUTPUT_PATH, "data": output_path_of(data)})
+    other = ExecutorStep("other", write, {"path": THIS_OUTPUT_PATH})
+
+    if __name__ == "__main__":
+        executor_main(steps=[stats, other])
+"""
+
+
+@pytest.fixture
+def marin_rules(start: Any) -> Callable[..., Any]:
+    """`marin_rules("show", "data")` runs the command to its end."""
+    return lambda *words: start([Path(sys.executable).with_name("marin-rules"), *words]).wait()
+
+
+def test_one_step_is_run_shown_and_deleted(
+    experiment: Any, marin_rules: Any, prefix: Path, tmp_path: Path, folder_of: Any, status_of: Any, start: Any
+) -> None:
+    file = experiment(EXPERIMENT)
+    where = ("--prefix", str(prefix))
+
+    ran = marin_rules("run", "stats", *where, "--experiment", str(file))
+    assert ran.code == 0, ran.output
+    assert (status_of("raw/data"), status_of("stats"), status_of("other")) == ("SUCCESS", "SUCCESS", None)
+    data, stats = folder_of("raw/data"), folder_of("stats")
+
+    again = marin_rules("run", stats.name, *where, "--again", "--", "-j", "1")  # The experiment is known by now.
+    assert again.code == 0, again.output
+    assert (stats / "file").read_text() == "xx"
+    assert (data / "file").read_text() == "x"
+
+    for text in ("raw/data", f"raw/{data.name}", str(data), "^raw"):
+        shown = marin_rules("show", text, *where)
+        assert shown.code == 0, shown.output
+        lines = [line.split(maxsplit=1) for line in shown.output.splitlines()]
+        for pair in (["step", "raw/data"], ["path", str(data)], ["status", "SUCCESS"], ["description", "Some data."]):
+            assert pair in lines, pair
+        assert '"size": 3' in shown.output
+        assert f"used by:\n  {stats}  SUCCESS" in shown.output
+        assert f"  writing {data.name}\n" in shown.output
+    assert f"depends on:\n  {data}  SUCCESS" in marin_rules("show", "stats", *where).output
+    new = marin_rules("show", "other", *where)
+    assert ["status", "not run"] in [line.split(maxsplit=1) for line in new.output.splitlines()]
+
+    for text, said in (("nosuch", "no step 'nosuch'"), ("a", "may be one of several steps"), ("(", "no step '('")):
+        unknown = marin_rules("show", text, *where)
+        assert (unknown.code, said in unknown.output) == (1, True), unknown.output
+
+    refused = marin_rules("delete", "raw/data", *where)
+    assert refused.code == 1
+    assert "add --yes" in refused.output
+    assert (data / "file").exists()
+
+    deleted = marin_rules("delete", "raw/data", *where, "--yes")
+    assert deleted.code == 0, deleted.output
+    assert f"  {stats}  SUCCESS" in deleted.output
+    assert os.listdir(data.parent) == []
+    assert status_of("stats") == "SUCCESS"
+    gone = marin_rules("delete", "raw/data", *where, "--yes")
+    assert gone.code == 1
+    assert "does not exist" in gone.output
+
+
+def test_a_step_that_somebody_works_on_is_not_deleted(
+    experiment: Any, start_snakemake: Any, open_gate: Any, marin_rules: Any, prefix: Path, folder_of: Any
+) -> None:
+    file = experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def wait(config):
+            open("gate").read()
+
+        if __name__ == "__main__":
+            executor_main(steps=[ExecutorStep("slow", wait, [])])
+        """
+    )
+    run = start_snakemake(experiment=file)
+    run.wait_for(lambda: list(prefix.glob("slow-*/.executor_info")), "the step runs")
+    refused = marin_rules("delete", "slow", "--prefix", str(prefix), "--yes")
+    assert refused.code == 1
+    assert "is in use: held by" in refused.output
+    open_gate()
+    assert run.wait().code == 0
+    assert (folder_of("slow") / ".executor_status").read_text() == "SUCCESS"
+
+
+@pytest.fixture
+def step_folder(tmp_path: Path) -> Callable[[str], Path]:
+    def make(name: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / ".executor_status").write_text("SUCCESS")
+        return folder
+
+    return make
+
+
+def test_deletion_stays_below_the_prefix(step_folder: Callable[[str], Path], tmp_path: Path) -> None:
+    outside, prefix = step_folder("elsewhere/a-123456"), tmp_path / "out"
+    prefix.mkdir()
+    (prefix / "a-123456").symlink_to(outside)
+    (prefix / "folder").symlink_to(outside.parent)
+    for path in (prefix / "a-123456", prefix / "folder" / "a-123456"):
+        with pytest.raises(MarinRulesError, match="leads through a symbolic link to"):
+            delete_step(str(path), str(prefix))
+    assert (outside / ".executor_status").exists()
+
+    own = step_folder("out/b-123456")
+    (own / "link").symlink_to(outside)
+    delete_step(str(own), str(prefix))
+    assert sorted(os.listdir(prefix)) == ["a-123456", "folder"]
+    assert (outside / ".executor_status").exists()
+
+    linked = tmp_path / "linked"  # A prefix that is a link itself is as good as the folder.
+    linked.symlink_to(prefix)
+    step_folder("out/c-123456")
+    delete_step(str(linked / "c-123456"), str(linked))
+    assert not (prefix / "c-123456").exists()
+
+
+def test_a_folder_with_another_step_inside_and_one_in_a_bucket_are_refused(
+    step_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    outer = step_folder("out/a-123456")
+    step_folder("out/a-123456/inner/b-654321")
+    with pytest.raises(MarinRulesError, match=r"holds the folder of another step, .*b-654321"):
+        delete_step(str(outer), str(tmp_path / "out"))
+    with pytest.raises(MarinRulesError, match="is in a bucket"):
+        check_deletable("gs://bucket/a-123456", "gs://bucket")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("train", ["train"]),
+        ("train-aaaaaa", ["train"]),
+        ("/p/train/big-bbbbbb", ["train/big"]),
+        ("big$", ["train/big"]),
+        ("^tr", ["train", "train/big"]),
+        ("nothing", []),
+        ("[", []),
+    ],
+)
+def test_which_steps_a_text_means(text: str, names: list[str]) -> None:
+    steps = [WrittenStep("train", "/p/train-aaaaaa"), WrittenStep("train/big", "/p/train/big-bbbbbb")]
+    assert [step.name for step in matching(steps, text, "/p")] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "patterns"),
+    [
+        ("a+b", ["a+b"], [r"^a\+b$"]),
+        ("^new", [], ["^new"]),
+        ("out/x/new-a1b2c3", [], ["^x/new$"]),
+        ("new-a1b2c3", [], ["^new$"]),
+    ],
+)
+def test_what_is_run_for_a_text(text: str, names: list[str], patterns: list[str]) -> None:
+    assert patterns_for(text, names, "out") == patterns
