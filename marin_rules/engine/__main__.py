@@ -14,6 +14,7 @@ from marin_rules.engine import interrupts
 from marin_rules.engine.job_resources import STEP_SLOT
 from marin_rules.engine.locations import config_file, profiles, snakefile
 from marin_rules.engine.workflow import DIGEST_VARIABLE, PLAN_VARIABLE
+from marin_rules.execution.step_process import end_with_parent
 
 _INTERRUPTED = 130
 
@@ -22,9 +23,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="marin_rules.engine", description="Run a frozen plan with Snakemake.")
     parser.add_argument("--plan", required=True)
     parser.add_argument("--digest", help="refuse any other plan than the one with this digest")
+    parser.add_argument("--parent", type=int, help="end when this process, which has started this one, ends")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--jobs", type=int, help="steps to run at the same time")
     options = parser.parse_args()
+    if options.parent is not None:
+        end_with_parent(options.parent)
     interrupts.install(terminate_stops=True)
     try:
         _run(options)

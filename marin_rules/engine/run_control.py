@@ -17,6 +17,7 @@ from marin_rules.execution.status import Status, parse_status, read_status, stat
 from marin_rules.execution.step_lease import open_lease
 from marin_rules.execution.stores import check_leases
 from marin_rules.slurm.allocation import DRIVER_JOB_VARIABLE
+from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import read_bytes, remove_tree
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
@@ -62,9 +63,10 @@ class RunControl:
                 _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
 
     def nothing_to_run(self) -> None:
-        """Even an experiment whose steps are all done is written down, once."""
-        if read_bytes(experiment_info_path(self._plan)) is None:
-            write_experiment_info(self._plan, Owner.current().worker_id)
+        """Even an experiment whose steps are all done is written down, once, by whoever may write there."""
+        with contextlib.suppress(StorageError):
+            if read_bytes(experiment_info_path(self._plan)) is None:
+                write_experiment_info(self._plan, Owner.current().worker_id)
 
     def finish(self, *, success: bool) -> None:
         run = self._plan.run

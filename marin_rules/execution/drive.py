@@ -7,6 +7,7 @@ signal handlers stay apart. A signal that stops this process stops the engine fi
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import operator
@@ -16,12 +17,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from marin_rules.execution.environment import exported
 from marin_rules.execution.frozen import FrozenPlan, Run
 from marin_rules.execution.stop_signals import RunStopped, passed_on
+from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import is_url, write_atomic
 from marin_rules.storage.ownership import read_within
 from marin_rules.storage.prefix import claim_prefix
@@ -124,15 +127,32 @@ def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None)
             code = _engine(plan, path, "--dry-run")
     else:
         claim_prefix(plan.run.prefix)
-        plan.write(plan.run.plan_path)
         jobs = [] if max_concurrent is None else ["--jobs", str(max_concurrent)]
-        code = _engine(plan, plan.run.plan_path, *jobs)
+        with _placed(plan) as path:
+            code = _engine(plan, path, *jobs)
     if code == 0:
         return
     failures = [] if dry_run else read_failures(plan)
     if not failures:
         raise EngineError(f"the run stopped with exit code {code} before any step failed: see the message above")
     raise StepsFailedError(f"{len(failures)} step(s) failed") from _step_error(failures[0])
+
+
+@contextlib.contextmanager
+def _placed(plan: FrozenPlan) -> Iterator[str]:
+    """The plan as a file. Who may only read the prefix has it elsewhere: that is enough if everything is done.
+
+    If something has to run after all, the engine says that the prefix cannot be written to.
+    """
+    with contextlib.ExitStack() as stack:
+        path = plan.run.plan_path
+        try:
+            plan.write(path)
+        except StorageError:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="marin-rules-"))
+            path = os.path.join(folder, "plan")
+            plan.write(path)
+        yield path
 
 
 def _step_error(failure: Failure) -> BaseException:
@@ -143,7 +163,7 @@ def _step_error(failure: Failure) -> BaseException:
 
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
     command = [sys.executable, "-P", "-m", ENGINE_MODULE]
-    command += ["--digest", plan.digest, "--plan", plan_path, *arguments]
+    command += ["--parent", str(os.getpid()), "--digest", plan.digest, "--plan", plan_path, *arguments]
     environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
     with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
         while True:

@@ -282,6 +282,13 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def end_with_parent(parent: int) -> None:
+    """Be killed when the process `parent` ends, whatever ends it; at once if it has ended already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _prctl(option: int, value: int) -> None:
     """Best effort: elsewhere than on Linux a step's stray processes are not found."""
     with contextlib.suppress(OSError, AttributeError):

@@ -68,11 +68,12 @@ class Case:
 
     @property
     def disturbance_lets_steps_finish(self) -> bool:
-        """SIGTERM to Snakemake alone: what runs is finished, nothing new is started."""
+        """SIGTERM to Snakemake alone, and SIGKILL: what runs is finished, nothing new is started."""
         disturbance = self.disturbance
-        if disturbance is None or self.doors[0] != "snakemake":
+        if disturbance is None or disturbance.target != "driver":
             return False
-        return disturbance.target == "driver" and disturbance.number == signal.SIGTERM
+        graceful = disturbance.number == signal.SIGTERM and self.doors[0] == "snakemake"
+        return graceful or disturbance.number == signal.SIGKILL
 
     @property
     def is_visited(self) -> bool:
@@ -117,7 +118,7 @@ def make_case(seed: int) -> Case:
     disturbance = None
     if kind in ("together", "versions"):
         # Drivers with working directories of their own.
-        prefix = chance.choice(("absolute", "space", "link", "home", "unicode", "glob"))
+        prefix = chance.choice(("absolute", "space", "link", "double", "unicode", "glob"))
         behaviours = _some(chance, WHOLE, chance.randint(1, 4))
     elif kind == "signal":
         disturbance = _disturbance(chance)

@@ -92,5 +92,5 @@ PREFIXES = {
 }
 """FOLDER is that of the case, which is HOME as well; `link` leads to a folder elsewhere in it."""
 
-REFUSABLE_PREFIXES = frozenset({"braces", "file", "memory"})
+REFUSABLE_PREFIXES = frozenset({"home", "braces", "file", "memory"})
 """One clear refusal is as good as a run."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import signal
 from collections.abc import Iterator
 
-from campaign.behaviours import BY_NAME, Outcome
+from campaign.behaviours import BY_NAME, WAITING, Outcome
 from campaign.names import EXTREME, REFUSABLE_PREFIXES
 from campaign.play import Ended, Played, Round
 
@@ -116,6 +117,8 @@ def _status_problems(played: Played, this: Round, index: int, is_done: bool) -> 
         yield f"{step.name!r} ({step.behaviour}) was told to stop, and is SUCCESS"
     if is_done and outcome is Outcome.FAILS:
         yield f"{step.name!r} ({step.behaviour} {step.option}) failed, and is SUCCESS"
+    if started and is_disturbed and _waits_for_the_gate(played, index):
+        yield f"{step.name!r} was started after its run was stopped"
     if not started or is_disturbed:
         return
     if outcome is Outcome.WHOLE and not is_done and played.case.versions == 1:
@@ -125,6 +128,17 @@ def _status_problems(played: Played, this: Round, index: int, is_done: bool) -> 
     starts = sum(event[0] == "start" for event in this.events[index])
     if outcome is Outcome.WHOLE and starts > 1 and played.case.versions == 1:
         yield f"{step.name!r} ran {starts} times in one round"
+
+
+def _waits_for_the_gate(played: Played, index: int) -> bool:
+    """Whether a step depends on one that was at the gate when the signal came, and stayed there."""
+    disturbance = played.case.disturbance
+    if disturbance is None or disturbance.opens_gate or disturbance.target not in ("driver", "group"):
+        return False
+    waiting = {behaviour.name for behaviour in WAITING}
+    steps = played.case.steps
+    inputs = steps[index].inputs
+    return any(steps[number].behaviour in waiting or _waits_for_the_gate(played, number) for number in inputs)
 
 
 def _artifact_problems(name: str, files: dict[str, bytes]) -> Iterator[str]:
@@ -156,7 +170,7 @@ def _code_problems(played: Played, this: Round) -> Iterator[str]:
     for ended in this.drivers:
         if undone and ended.code == 0:
             yield f"exit code 0, though {undone} are not done"
-        if not undone and ended.code != 0:
+        if not undone and ended.code not in (0, -signal.SIGKILL):  # A driver that is killed has no say.
             yield f"exit code {ended.code}, though everything is done"
         yield from _failures_not_named(this, ended)
     if this.number > 1 and undone:

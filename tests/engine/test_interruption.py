@@ -200,14 +200,22 @@ def test_an_interrupt_cancels_a_shell_rule(
     assert leases(tmp_path) == []
 
 
+@pytest.mark.parametrize("door", ["snakemake", "python"])
 def test_a_step_outlives_its_killed_driver_and_the_next_run_waits_for_it(
+    door: str,
     gated: Path,
     open_gate: Callable[[], None],
     tmp_path: Path,
+    prefix: Path,
+    start: Callable[..., Any],
     start_snakemake: Callable[..., Any],
     status_of: Callable[[str], str | None],
 ) -> None:
-    first = start_snakemake(experiment=gated)
+    first = (
+        start_snakemake(experiment=gated)
+        if door == "snakemake"
+        else start([sys.executable, gated, "--prefix", str(prefix)])
+    )
     first.wait_for((tmp_path / "ran").exists, "the step runs")
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
