@@ -24,6 +24,7 @@ from marin_rules.geography import bucket_of, common
 from marin_rules.storage.budget import BudgetError, Receipt, charge
 from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
 from marin_rules.storage.guard import already_charged, is_charged
+from marin_rules.storage.multipart import well_formed
 from marin_rules.storage.prefix import PREFIX_VARIABLE, marin_prefix
 from marin_rules.storage.regions import ask_location, here, known_location
 
@@ -36,11 +37,19 @@ _warned: set[str] = set()
 
 
 class GuardedGCSFileSystem(GCSFileSystem):  # type: ignore[misc, unused-ignore]
-    """Reads of other regions' data are charged to the budget; all else is gcsfs."""
+    """Reads of other regions' data are charged to the budget, small uploads are well-formed; all else is gcsfs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._crossings: dict[tuple[str | None, ...], asyncio.Future[_Crossing | None]] = {}
+
+    async def _call(self, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("uploadType") == "multipart" and isinstance(kwargs.get("data"), bytes):
+            better = well_formed(kwargs["data"])
+            if better is not None:
+                content_type, kwargs["data"] = better
+                kwargs["headers"] = {**kwargs.get("headers", {}), "Content-Type": content_type}
+        return await super()._call(method, path, *args, **kwargs)
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         async with self._paid(path, start, end) as receipt:

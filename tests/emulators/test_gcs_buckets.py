@@ -10,6 +10,11 @@ from google.cloud.storage import Client
 from emulators.gcs.emulator import GcsEmulator
 
 
+@pytest.fixture(autouse=True)
+def takes_what_gcsfs_sends(gcs: GcsEmulator) -> None:
+    gcs.set_quirks("takes bare line feeds")
+
+
 @pytest.fixture
 def client(gcs_here: GcsEmulator) -> Client:
     # Through the environment, as code under test finds the emulator: no credentials, no project of its own.

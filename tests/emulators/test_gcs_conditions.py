@@ -15,6 +15,11 @@ from emulators.racing import RACERS, race
 STALE = 12345
 
 
+@pytest.fixture(autouse=True)
+def takes_what_gcsfs_sends(gcs: GcsEmulator) -> None:
+    gcs.set_quirks("takes bare line feeds")
+
+
 @pytest.fixture
 def bucket(gcs_here: GcsEmulator) -> Bucket:
     return bucket_of(gcs_here)

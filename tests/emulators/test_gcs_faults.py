@@ -18,6 +18,11 @@ from emulators.gcs.emulator import GcsEmulator
 QUICKLY = DEFAULT_RETRY.with_delay(initial=0.01, maximum=0.05).with_timeout(10)
 
 
+@pytest.fixture(autouse=True)
+def takes_what_gcsfs_sends(gcs: GcsEmulator) -> None:
+    gcs.set_quirks("takes bare line feeds")
+
+
 @pytest.fixture
 def bucket(gcs_here: GcsEmulator) -> Bucket:
     return bucket_of(gcs_here)

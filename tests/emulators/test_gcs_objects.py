@@ -22,6 +22,11 @@ ODD_NAME = "a b/ü%2F?#+&=/{x}"
 MIB = 2**20
 
 
+@pytest.fixture(autouse=True)
+def takes_what_gcsfs_sends(gcs: GcsEmulator) -> None:
+    gcs.set_quirks("takes bare line feeds")
+
+
 @pytest.fixture
 def bucket(gcs_here: GcsEmulator) -> Bucket:
     return bucket_of(gcs_here)

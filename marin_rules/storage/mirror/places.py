@@ -17,6 +17,7 @@ from marin_rules.geography import common, continent
 from marin_rules.storage.clusters import current_cluster
 from marin_rules.storage.explain import missing_client
 from marin_rules.storage.files import is_url, local_path
+from marin_rules.storage.guard import PROTOCOLS, install_guard
 from marin_rules.storage.prefix import marin_prefix, region_of_this_machine
 from marin_rules.storage.regions import region_of
 from marin_rules.storage.urls import split_url
@@ -62,6 +63,8 @@ class Place:
 
         if not self.scheme:
             return LocalFileSystem(auto_mkdir=True)
+        if self.scheme in PROTOCOLS:
+            install_guard()  # For what it sends: the mirror's own reads are charged by the mirror.
         try:
             filesystem = url_to_fs(self.root, use_listings_cache=False)[0]
             _kept[id(filesystem)] = filesystem

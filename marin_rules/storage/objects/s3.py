@@ -19,6 +19,7 @@ _ATTEMPTS = 4
 _LONG_READ_SECONDS = 60.0
 """For the pieces of a log, which nothing waits for."""
 
+_LITTLE_BYTES = 1 << 20
 _SMALLEST_PART = 5 << 20
 _LARGEST_COPY = 1 << 30
 """What S3 takes as a part of an upload, but for the last, and what one call copies here (5 GiB are allowed)."""
@@ -117,12 +118,13 @@ class S3Objects:
 
     def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
         if state is None:
-            return self._write(self._patient_client, url, data, None)
+            return self._write(self._client_for(data), url, data, None)
         if state.size < _SMALLEST_PART:
             found = self.read(url)
             if found is None or found.version != state.version:
                 return None
-            return self._write(self._patient_client, url, found.data + data, state.version)
+            whole = found.data + data
+            return self._write(self._client_for(whole), url, whole, state.version)
         with explained_store_errors("append to", url):
             try:
                 return self._append_by_copying(url, data, state)
@@ -157,6 +159,10 @@ class S3Objects:
             with contextlib.suppress(Exception):
                 client.abort_multipart_upload(**upload)
             raise
+
+    def _client_for(self, data: bytes) -> Any:
+        # To make another client takes longer than to send a little.
+        return self._client if len(data) <= _LITTLE_BYTES else self._patient_client
 
     @cached_property
     def _patient_client(self) -> Any:

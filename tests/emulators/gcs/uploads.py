@@ -35,9 +35,12 @@ class Uploads:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._sessions: dict[str, Session] = {}
+        self.strict = True
+        """Refuse bodies of several parts whose lines end with a bare line feed."""
 
     def reset(self) -> None:
         self._sessions.clear()
+        self.strict = True
 
     def name_of(self, request: Request) -> str | None:
         """The object that this request uploads."""
@@ -45,7 +48,7 @@ class Uploads:
             session = self._sessions.get(request.query["upload_id"])
             return session.name if session else None
         if request.query.get("uploadType") == "multipart":
-            metadata, _ = _related(request)
+            metadata, _ = _related(request, self.strict)
             return metadata.get("name") or request.query.get("name")
         if request.query.get("uploadType") == "resumable":
             return request.json().get("name") or request.query.get("name")
@@ -63,7 +66,7 @@ class Uploads:
                 fields = {"contentType": request.headers.get("Content-Type", _OCTETS), **_sent_hashes(request)}
                 return json_answer(object_document(self._store.write(bucket, name, request.body, fields, query), url))
             case "multipart":
-                metadata, content = _related(request)
+                metadata, content = _related(request, self.strict)
                 fields = {"contentType": content.headers.get("content-type", _OCTETS), **metadata}
                 return json_answer(object_document(self._store.write(bucket, name, content.body, fields, query), url))
             case "resumable":
@@ -121,9 +124,9 @@ def _receive(session: Session, request: Request) -> int | None:
     return None if match[3] == "*" else int(match[3])
 
 
-def _related(request: Request) -> tuple[dict[str, Any], Part]:
+def _related(request: Request, strict: bool) -> tuple[dict[str, Any], Part]:
     """The metadata and the content of a `multipart/related` body."""
-    parts = split_parts(request.headers.get("Content-Type", ""), request.body)
+    parts = split_parts(request.headers.get("Content-Type", ""), request.body, strict=strict)
     if len(parts) != 2:
         raise GcsError(400, "Expected two parts")
     return json.loads(parts[0].body or b"{}"), parts[1]
