@@ -174,6 +174,10 @@ class Executor(RemoteExecutor):
         command = str(self.format_job_exec(job)) if step is None else job_command(self, job, step)
         return "\n".join([*lines, command, ""])
 
+    def get_python_executable(self) -> str:
+        """For jobs that run Snakemake: not with the working directory on its path, for files there are the user's."""
+        return f"{super().get_python_executable()} -P"  # type: ignore[no-untyped-call]
+
     # -- watching --------------------------------------------------------------------------------------------
 
     async def check_active_jobs(  # type: ignore[override]
