@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from emulators import outside
 from emulators.gcs.emulator import GcsEmulator
 from emulators.metadata_server import MetadataServer
 from emulators.s3.emulator import S3Emulator
@@ -26,14 +27,14 @@ BUCKET = "bucket"
 
 @pytest.fixture(scope="session")
 def gcs_process() -> Iterator[GcsEmulator]:
-    emulator = GcsEmulator()
+    emulator = outside.gcs()
     yield emulator
     emulator.close()
 
 
 @pytest.fixture(scope="session")
 def s3_process() -> Iterator[S3Emulator]:
-    emulator = S3Emulator()
+    emulator = outside.s3()
     yield emulator
     emulator.close()
 
