@@ -290,6 +290,37 @@ def test_a_prefix_that_may_not_be_written(
     assert list(prefix.iterdir()) == []
 
 
+def test_a_prefix_that_may_only_be_read_serves_what_is_done(
+    hello_world: Path, repository: Path, start: Any, snakemake: Any, prefix: Path
+) -> None:
+    first = snakemake("-j", "2", experiment=hello_world)
+    assert first.code == 0, first.output
+    for file in prefix.glob("experiments/*.json"):
+        file.unlink()
+    folders = [prefix, *(path for path in prefix.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    by_snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile"]
+    by_snakemake += ["--config", f"experiment={hello_world}", f"prefix={prefix}"]
+    by_python = [sys.executable, hello_world, "--prefix", prefix]
+    for command in (by_snakemake, by_python):
+        result = start([*obeying_permissions(), *command]).wait()
+        assert result.code == 0, result.output
+        assert "2 steps: 2 cached" in result.output
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+def test_a_damaged_info_is_no_reason_for_having_no_report(
+    hello_world: Path, snakemake: Any, prefix: Path, tmp_path: Path
+) -> None:
+    assert snakemake("-j", "2", experiment=hello_world).code == 0
+    (prefix / DATA / ".executor_info").write_text('{"name": "hello_world/da')
+    result = snakemake("--report", "report.html", experiment=hello_world)
+    assert result.code == 0, result.output
+    assert "hello_world/data" in (tmp_path / "report.html").read_text()
+
+
 def test_a_prefix_that_is_a_file(hello_world: Path, python: Any, prefix: Path) -> None:
     prefix.write_text("mine")
     told = paragraph(python(hello_world, "--prefix", prefix), str(prefix), "ot a directory")
