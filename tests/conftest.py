@@ -7,9 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
+# Started in the background of a script, or with nohup. What tests start would ignore these signals as well, and some
+# tests are about them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background of a script. What tests start would ignore Ctrl-C as well, and some tests are about it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

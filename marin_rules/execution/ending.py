@@ -25,6 +25,9 @@ _TELL_SECONDS = 10.0
 _OVERDUE_SECONDS = 5.0
 """How much longer than it may a process has to end itself, with the stacks of its threads in the log."""
 
+_STRAY_SECONDS = 1.0
+"""How long helpers of a library (such as the resource tracker of `multiprocessing`) may take to end after a step."""
+
 
 class Ending:
     """Watches over the end of one step's process."""
@@ -80,7 +83,7 @@ class Ending:
         """Judge the process, which has ended, and end what it has left running."""
         process = self._process
         process.read_report()
-        strays = {pid: name for pid in process.started() if (name := _name(pid))}
+        strays = self._strays()
         process.stop(signal.SIGKILL)
         ended = [name for pid, name in strays.items() if pid not in process.left]
         if ended:
@@ -93,6 +96,15 @@ class Ending:
             stop_signal=self._stop_signal if self._was_told or exit_status else 0,
             ending_seconds=ending_seconds,
         )
+
+    def _strays(self) -> dict[int, str]:
+        """What the step has left running: process -> name. What ends with its parent has a moment to do so."""
+        give_up = time.monotonic() + _STRAY_SECONDS
+        while strays := {pid: name for pid in self._process.started() if (name := _name(pid))}:
+            if time.monotonic() > give_up:
+                break
+            time.sleep(0.01)
+        return strays
 
 
 def _name(pid: int) -> str | None:

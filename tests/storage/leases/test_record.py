@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lease_models.clock import elsewhere
@@ -51,6 +51,7 @@ def test_a_record_with_a_wrong_field_is_no_lease(change: dict[str, object]) -> N
 
 @given(st.binary() | st.dictionaries(st.text(), st.text() | st.none()).map(lambda fields: json.dumps(fields).encode()))
 def test_no_content_of_a_lease_escapes(data: bytes) -> None:
+    assume(b'"timestamp"' not in data)  # Hypothesis also tries texts that it finds in the code, and one is a lease.
     with pytest.raises(CorruptLeaseError):
         LeaseRecord.parse(data, "path")
 
