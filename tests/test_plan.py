@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -47,8 +46,8 @@ def step(name: Any, config: Any = None, **details: Any) -> ExecutorStep[Any]:
     return ExecutorStep(**({"name": name, "fn": run, "config": config} | details))
 
 
-def planned(*roots: ExecutorStep[Any] | InputName, run_only: list[str] | None = None) -> Plan:
-    return make_plan(roots, prefix="/p", run_only=run_only)
+def planned(*roots: ExecutorStep[Any] | InputName) -> Plan:
+    return make_plan(roots, prefix="/p")
 
 
 def names(plan: Plan, *, needed: bool = True) -> list[str]:
@@ -247,81 +246,6 @@ def test_a_step_in_a_set_is_a_dependency_and_resolved(kind: type) -> None:
 def test_a_dataclass_type_in_a_config() -> None:
     plan = planned(step("b", {"type": Config, "a": A}))
     assert plan.steps[1].config == {"type": Config, "a": A_PATH}
-
-
-# --- run_only
-
-
-def family() -> list[ExecutorStep[Any]]:
-    raw = step("data/raw")
-    tokens = step("tokenized/raw", [raw])
-    model = step("models/small", [tokens, output_path_of(step("data/old")).nonblocking()])
-    return [model, step("evals/small", [model])]
-
-
-@pytest.mark.parametrize(
-    ("patterns", "roots", "needed"),
-    [
-        (["^tokenized/"], ["tokenized/raw"], ["data/raw", "tokenized/raw"]),
-        (["raw"], ["data/raw", "tokenized/raw"], ["data/raw", "tokenized/raw"]),
-        (["small$"], ["models/small", "evals/small"], None),
-        (["data/old"], ["data/old"], ["data/old"]),
-        (["^data/raw$", "nope", "old"], ["data/raw", "data/old"], ["data/raw", "data/old"]),
-        (["nope"], [], []),
-        (["."], None, ["data/raw", "tokenized/raw", "data/old", "models/small", "evals/small"]),
-    ],
-)
-def test_run_only(patterns: list[str], roots: list[str] | None, needed: list[str] | None) -> None:
-    plan = planned(*family(), run_only=patterns)
-    everything = ["data/raw", "tokenized/raw", "data/old", "models/small", "evals/small"]
-    assert names(plan, needed=False) == everything, "the rest is known, but not needed"
-    assert [plan.steps[index].name for index in plan.roots] == (everything if roots is None else roots)
-    assert names(plan) == (["data/raw", "tokenized/raw", "models/small", "evals/small"] if needed is None else needed)
-    unmatched = [pattern for pattern in patterns if pattern == "nope"]
-    assert plan.warnings == tuple(f"run_only: {pattern!r} matches no step" for pattern in unmatched)
-
-
-def test_a_wrong_regular_expression_is_named() -> None:
-    with pytest.raises(PlanError, match=r"run_only: '\(raw' is not a regular expression \(.*position 0\)"):
-        planned(*family(), run_only=["data", "(raw"])
-
-
-def chain(length: int) -> ExecutorStep[Any]:
-    last = step("chain/0")
-    for number in range(1, length):
-        last = step(f"chain/{number}", [last])
-    return last
-
-
-def test_run_only_on_a_chain_of_twenty_thousand() -> None:
-    plan = planned(chain(20_000), run_only=["chain/", "9$", "nope"])
-    assert len(plan.steps) == len(plan.roots) == len(names(plan)) == 20_000
-    plan = planned(chain(2_000), run_only=["^chain/1500$"])
-    assert len(names(plan)) == 1_501
-    assert len(plan.roots) == 1
-
-
-def test_planning_is_linear() -> None:
-    few = calls(lambda: planned(chain(500), run_only=["chain/", "9$"]))
-    many = calls(lambda: planned(chain(1500), run_only=["chain/", "9$"]))
-    assert many / few < 3.3
-
-
-def calls(action: Callable[[], Any]) -> int:
-    """How many functions were called, those of the interpreter included."""
-    count = 0
-
-    def note(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        action()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 # --- refusals
