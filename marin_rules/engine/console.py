@@ -23,6 +23,7 @@ from marin_rules.engine.session import Session
 from marin_rules.execution.drive import read_failures
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.status import Status, read_status
+from marin_rules.execution.step_lease import peek
 from marin_rules.execution.step_log import CLEAR_LINE, last_lines, log_path
 from marin_rules.views.closing import FailedStep, closing
 from marin_rules.views.table import duration, table
@@ -34,6 +35,7 @@ ALL_DONE = "All jobs of this run are done"
 
 _STOPPED_BY_FAILURE = "Exiting because a job execution failed"
 _UNFINISHED = "WorkflowError:\nAt least one job"
+_WORKER_IS_GONE = "its worker was killed"
 _ABOUT_FAILED_JOBS = ("RuleException", _UNFINISHED)
 """What Snakemake adds to a failure that has been told as a step's."""
 
@@ -218,15 +220,18 @@ class LogHandler(LogHandlerBase):
             return
         step, began = running
         reason = str(record.__dict__.get("rule_msg") or "").removesuffix(_ADDED_TO_REASONS)
-        if self._was_stopped(step):
+        status = _status(step)
+        if not session.is_remote(step):
+            reason = _WORKER_IS_GONE if status is Status.RUNNING and _is_abandoned(step) else ""
+        if status is Status.CANCELLED:
             what = "stopped"
             self._stopped.add(step.index)
         else:
             what = "FAILED"
-            self._failed[step.index] = reason if session.is_remote(step) else ""
+            self._failed[step.index] = reason
         self._write(
             f"{_clock()} {what} {step.name} after {duration(time.monotonic() - began)}"
-            + (f": {reason}" if reason and session.is_remote(step) else "")
+            + (f": {reason}" if reason else "")
         )
         if session.is_remote(step):
             self._tell_last_lines(step)
@@ -238,12 +243,6 @@ class LogHandler(LogHandlerBase):
         with contextlib.suppress(OSError):
             for line in last_lines(step.output_path, _LAST_LINES):
                 self._write(f"[{step.name}] {line}")
-
-    @staticmethod
-    def _was_stopped(step: FrozenStep) -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            return read_status(step.output_path) is Status.CANCELLED
-        return False
 
     def _progressed(self, record: LogRecord) -> None:
         if record.__dict__.get("done") == record.__dict__.get("total"):
@@ -316,6 +315,20 @@ def failed_steps(plan: FrozenPlan, reasons: Mapping[int, str]) -> list[FailedSte
         FailedStep(step.name, log_path(step.output_path), told.get(step.output_path) or reasons[step.index])
         for step in failed
     ]
+
+
+def _status(step: FrozenStep) -> Status | None:
+    with contextlib.suppress(OSError, ValueError):
+        return read_status(step.output_path)
+    return None
+
+
+def _is_abandoned(step: FrozenStep) -> bool:
+    """Whether the worker that holds the step is dead: it was killed, and so could not say anything."""
+    with contextlib.suppress(OSError, ValueError):
+        record = peek(step.output_path)
+        return record is not None and record.owner is not None and record.owner.is_dead_here()
+    return False
 
 
 def _step(session: Session, message: dict[str, Any]) -> FrozenStep | None:

@@ -41,7 +41,7 @@ class StepsFailedError(RuntimeError):
 
 
 class EngineError(RuntimeError):
-    """The engine stopped before any step failed: its own message tells why."""
+    """The run did not come to its end, and no step has reported why: the engine's own messages tell."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None)
         return
     failures = [] if dry_run else read_failures(plan)
     if not failures:
-        raise EngineError(f"the run stopped with exit code {code} before any step failed: see the message above")
+        raise EngineError(f"the run stopped with exit code {code}: see the messages above")
     raise StepsFailedError(f"{len(failures)} step(s) failed") from _step_error(failures[0])
 
 

@@ -382,3 +382,28 @@ def test_return_values(
     assert not (folder_of("deep") / ".artifact.json").exists()
     assert status_of("later") == "FAILED"
     assert "the function returned a coroutine, whose body has not run" in info_of("later")["run"]["error"]
+
+
+def test_a_worker_that_is_killed_is_told_as_the_reason(
+    experiment: Callable[..., Path], python: Any, prefix: Path
+) -> None:
+    path = experiment(
+        """
+        import json, os, signal, time
+        from marin_rules import ExecutorStep, executor_main, this_output_path
+
+        def kill_worker(config):
+            with open(config["lease"]) as file:
+                os.kill(json.load(file)["owner"]["pid"], signal.SIGKILL)
+            time.sleep(60)
+
+        executor_main(steps=[ExecutorStep("model", kill_worker, {"lease": this_output_path(".executor_status.lock")})])
+        """
+    )
+    result = python(path, "--prefix", prefix)
+    assert result.code == 1, result.output
+    (line,) = [line for line in result.output.splitlines() if " FAILED model after " in line]
+    assert line.endswith(": its worker was killed")
+    assert "0 done, 1 failed, 0 not run" in result.output
+    assert "before any step failed" not in result.output
+    assert "error: the run stopped with exit code 1: see the messages above" in result.output
