@@ -32,6 +32,7 @@ def _run(options: argparse.Namespace) -> int:
         raise SettingsError(f"which experiment has the step {options.step}? Add --experiment FILE.")
     patterns = json.dumps(patterns_for(options.step, [step.name for step in found], prefix))
     config = [f"experiment={experiment}", f"prefix={prefix}", f"run_only={patterns}"]
+    config += [f"must_have={json.dumps([options.step])}"]
     config += [f"force={patterns}"] if options.again else []
     project = project_folder()
     words = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(project / "Snakefile")]

@@ -25,6 +25,7 @@ class Settings:
     prefix: str | None = None
     run_only: tuple[str, ...] | None = None
     force: tuple[str, ...] | None = None
+    must_have: tuple[str, ...] = ()
     force_run_failed: bool | None = None
     executor_info_base_path: str | None = None
     rules: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         prefix=given.get("prefix"),
         run_only=_texts(given["run_only"]) if "run_only" in given else None,
         force=_texts(given["force"]) if "force" in given else None,
+        must_have=_texts(given.get("must_have", ())),
         force_run_failed=given.get("force_run_failed"),
         executor_info_base_path=given.get("executor_info_base_path"),
         rules=_texts(given.get("rules", ())),

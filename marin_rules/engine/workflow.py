@@ -41,6 +41,7 @@ from marin_rules.engine.session import Session
 from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.engine.software import SoftwareFolder
 from marin_rules.errors import MarinRulesError, SettingsError
+from marin_rules.execution.asked_step import check_asked_steps
 from marin_rules.execution.assessment import IDLE, Assessment, State
 from marin_rules.execution.forcing import forced_steps
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze, python_version
@@ -135,6 +136,7 @@ def plan_experiment(settings: Settings) -> FrozenPlan:
     )
     check_stores(plan)
     frozen = freeze(plan, run, place(plan, region_of))
+    check_asked_steps(frozen, settings.must_have, prefix)
     frozen.forced = forced_steps(frozen, chosen.get("force") or ())
     return frozen
 

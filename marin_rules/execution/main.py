@@ -85,13 +85,20 @@ def _is_being_imported_by_a_spawned_child() -> bool:
     return multiprocessing is not None and getattr(multiprocessing.current_process(), "_inheriting", False)
 
 
+_SPELLING = """A list is written as '["^a$", "^b"]'. See --help."""
+
+
 def _parse_flags() -> ExecutorMainConfig:
-    import draccus  # Only a script needs it, and it takes a while to import.
+    import draccus  # Only a script needs them, and they take a while to import.
+    import yaml
 
     try:
         return draccus.parse(config_class=ExecutorMainConfig, args=_with_values(sys.argv[1:]))
     except draccus.utils.DecodingError as error:
-        raise SettingsError(f"flag {' '.join(str(error).split())}. See --help.") from error
+        raise SettingsError(f"flag {' '.join(str(error).split())}. {_SPELLING}") from error
+    except yaml.MarkedYAMLError as error:
+        text = error.problem_mark.buffer.rstrip("\0") if error.problem_mark and error.problem_mark.buffer else "a value"
+        raise SettingsError(f"flags: {text!r} cannot be read ({error.problem}). {_SPELLING}") from error
 
 
 def _with_values(arguments: list[str]) -> list[str]:

@@ -87,6 +87,22 @@ def test_one_step_is_run_shown_and_deleted(
     assert "does not exist" in gone.output
 
 
+def test_a_step_that_the_experiment_does_not_have_is_not_run(experiment: Any, marin_rules: Any, prefix: Path) -> None:
+    file = experiment(EXPERIMENT)
+    ran = marin_rules("run", "^stat", "--prefix", str(prefix), "--experiment", str(file))
+    assert ran.code == 0, ran.output
+    (stats,) = prefix.glob("stats-*")
+    os.rename(stats, prefix / "stats-0123ab")  # As if the step had had another config then.
+    for text, said in (
+        ("nosuch", f"{file} has no step 'nosuch'. If another experiment has it, name that with --experiment FILE."),
+        ("stat-s", "has no step 'stat-s'. Did you mean 'stats'?"),
+        ("stats-0123ab", f"As the file is now, the step has another version: {stats.name}."),
+        (str(prefix / "stats-0123ab"), f"As the file is now, the step has another version: {stats.name}."),
+    ):
+        refused = marin_rules("run", text, "--prefix", str(prefix), "--experiment", str(file), "--", "-n")
+        assert (refused.code, said in " ".join(refused.output.split())) == (1, True), refused.output
+
+
 def test_a_step_that_somebody_works_on_is_not_deleted(
     experiment: Any, start_snakemake: Any, open_gate: Any, marin_rules: Any, prefix: Path, folder_of: Any
 ) -> None:

@@ -256,9 +256,11 @@ def test_settings_of_snakemake(
         (["--max_concurrent", "0"], ["max_concurrent", "at least 1", "0"]),
         (["--max_concurrent", "many"], ["max_concurrent", "many"]),
         (["--force_run_failed", "perhaps"], ["force_run_failed", "perhaps", "bool"]),
+        (["--run_only", "[stats"], ["flags", "'[stats'", "cannot be read", """'["^a$", "^b"]'"""]),
+        (["--force", "stats"], ["`force`", "'stats'", """'["^a$", "^b"]'"""]),
         (["--run_onyl", "stats"], ["unrecognized arguments", "--run_onyl"]),
     ],
-    ids=["regular expression", "negative", "zero", "no number", "no boolean", "unknown flag"],
+    ids=["regular expression", "negative", "zero", "no number", "no boolean", "no YAML", "no list", "unknown flag"],
 )
 def test_flags_of_executor_main(
     arguments: list[str], parts: Sequence[str], hello_world: Path, python: Any, prefix: Path
