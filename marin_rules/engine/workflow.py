@@ -254,6 +254,7 @@ class MarinWorkflow:
         self._guarded(self._check_hand_written)
         if not self.invocation.executes:
             self._guarded(self.invocation.check_question)
+            self.invocation.trust_statuses()
             needed = [step for step in self.plan.steps if step.needed]
             return [self._target_of(step.index) for step in (*milestones(needed), *_ends(needed))]
         # Snakemake has put the folder of every rule file in front of Python's own library.

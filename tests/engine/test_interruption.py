@@ -231,6 +231,26 @@ def test_a_step_outlives_its_killed_driver_and_the_next_run_waits_for_it(
     assert leases(tmp_path) == []
 
 
+def test_a_report_after_a_driver_was_killed_shows_the_step_that_outlived_it(
+    gated: Path,
+    open_gate: Callable[[], None],
+    tmp_path: Path,
+    start_snakemake: Callable[..., Any],
+    snakemake: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    status_of: Callable[[str], str | None],
+) -> None:
+    run = start_snakemake(experiment=gated)
+    run.wait_for((tmp_path / "ran").exists, "the step runs")
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    open_gate()
+    wait_until(lambda: status_of("slow") == "SUCCESS", "the end of the step")
+    result = snakemake("--report", "report.html", experiment=gated)
+    assert result.code == 0, result.output
+    assert (tmp_path / "report.html").stat().st_size > 0
+
+
 def test_the_lease_of_a_killed_worker_is_taken_over_at_once(
     checkpointed: Path,
     start_snakemake: Callable[..., Any],
