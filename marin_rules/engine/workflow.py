@@ -229,9 +229,9 @@ class MarinWorkflow:
         """With the Python of the step's own environment, or of a conda environment, or with the driver's."""
         position = None if step is None else self._software.position(step)
         if position is not None:
-            return self._run_step(self._software.python(position), self._software.package)
+            return self._run_step(self._software.python(position), self._guarded(lambda: self._software.package))
         if self.invocation.deploys_conda:
-            return self._run_step(CONDA_PYTHON, self._software.package)
+            return self._run_step(CONDA_PYTHON, self._guarded(lambda: self._software.package))
         return self._run_step(sys.executable)
 
     def _steps_of(self, rule: str) -> list[FrozenStep]:

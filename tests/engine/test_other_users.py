@@ -192,3 +192,34 @@ def test_a_working_directory_that_everyone_can_write_to(
     assert "evil code runs" not in result.output
     assert "Traceback" not in result.output
     assert not list(prefix.glob("a-*"))
+
+
+@pytest.mark.parametrize("command", ["snakemake", "python"])
+def test_a_folder_of_environments_that_others_can_write_to_is_refused_in_one_line(
+    command: str, experiment: Any, snakemake: Any, python: Any, tmp_path: Path, prefix: Path
+) -> None:
+    path = experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main, remote
+
+        def work(config):
+            print("worked")
+
+        executor_main(steps=[ExecutorStep("a", remote(work, pip_dependency_groups=["iniconfig"]), {})])
+        """
+    )
+    shared = tmp_path / "environments"
+    shared.mkdir()
+    shared.chmod(0o777)
+    env = {"MARIN_ENVIRONMENTS": str(shared)}
+    if command == "snakemake":
+        result = snakemake(experiment=path, env=env)
+    else:
+        result = python(path, "--prefix", prefix, env=env)
+    assert result.code == 1, result.output
+    told = [line for line in result.output.splitlines() if "everyone can write to it" in line]
+    assert len(told) == 1, result.output
+    assert told[0].startswith(f"error: {shared} is not used")
+    assert "Traceback" not in result.output
+    assert "Exception" not in result.output
+    assert list(shared.iterdir()) == []
