@@ -35,7 +35,7 @@ ALL_DONE = "All jobs of this run are done"
 
 _STOPPED_BY_FAILURE = "Exiting because a job execution failed"
 _UNFINISHED = "WorkflowError:\nAt least one job"
-_WORKER_IS_GONE = "its worker was killed"
+_WORKER_IS_GONE = "its worker is gone, perhaps killed"
 _ABOUT_FAILED_JOBS = ("RuleException", _UNFINISHED)
 """What Snakemake adds to a failure that has been told as a step's."""
 
@@ -324,7 +324,7 @@ def _status(step: FrozenStep) -> Status | None:
 
 
 def _is_abandoned(step: FrozenStep) -> bool:
-    """Whether the worker that holds the step is dead: it was killed, and so could not say anything."""
+    """Whether the worker that holds the step is dead: then its status does not tell how it ended."""
     with contextlib.suppress(OSError, ValueError):
         record = peek(step.output_path)
         return record is not None and record.owner is not None and record.owner.is_dead_here()

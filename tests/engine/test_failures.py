@@ -384,7 +384,7 @@ def test_return_values(
     assert "the function returned a coroutine, whose body has not run" in info_of("later")["run"]["error"]
 
 
-def test_a_worker_that_is_killed_is_told_as_the_reason(
+def test_a_worker_that_is_gone_is_told_as_the_reason(
     experiment: Callable[..., Path], python: Any, prefix: Path
 ) -> None:
     path = experiment(
@@ -403,7 +403,7 @@ def test_a_worker_that_is_killed_is_told_as_the_reason(
     result = python(path, "--prefix", prefix)
     assert result.code == 1, result.output
     (line,) = [line for line in result.output.splitlines() if " FAILED model after " in line]
-    assert line.endswith(": its worker was killed")
+    assert line.endswith(": its worker is gone, perhaps killed")
     assert "0 done, 1 failed, 0 not run" in result.output
     assert "before any step failed" not in result.output
     assert "error: the run stopped with exit code 1: see the messages above" in result.output
