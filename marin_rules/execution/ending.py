@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from marin_rules.execution.conclusion import Conclusion, conclude
-from marin_rules.execution.step_process import StepProcess
+from marin_rules.execution.step_process import StepProcess, send_signal
 
 STOP_GRACE_SECONDS = 4.0
 JOB_STOP_GRACE_SECONDS = 20.0
@@ -27,6 +27,10 @@ _OVERDUE_SECONDS = 5.0
 
 _STRAY_SECONDS = 1.0
 """How long helpers of a library (such as the resource tracker of `multiprocessing`) may take to end after a step."""
+
+_HELPER_SECONDS = 5.0
+_HELPER_POLL_SECONDS = 0.01
+"""How long the helpers of `multiprocessing` may take to tidy up after a step, and how often they are looked at."""
 
 
 class Ending:
@@ -84,6 +88,7 @@ class Ending:
         process = self._process
         process.read_report()
         strays = self._strays()
+        strays = {pid: strays[pid] for pid in _without_helpers(strays)}
         process.stop(signal.SIGKILL)
         ended = [name for pid, name in strays.items() if pid not in process.left]
         if ended:
@@ -105,6 +110,34 @@ class Ending:
                 break
             time.sleep(0.01)
         return strays
+
+
+def _without_helpers(strays: Iterable[int]) -> list[int]:
+    """Let the helpers of `multiprocessing` tidy up (shared memory, semaphores); returns what has not ended by itself.
+
+    They end when the last process is gone that could need them; so the other processes are ended here.
+    """
+    helpers = list(filter(_is_helper, strays))
+    others = [pid for pid in strays if pid not in helpers and _name(pid) is not None]
+    if helpers:
+        for pid in others:
+            send_signal(pid, signal.SIGKILL)
+    give_up = time.monotonic() + _HELPER_SECONDS
+    while any(map(_name, helpers)) and time.monotonic() < give_up:
+        time.sleep(_HELPER_POLL_SECONDS)
+    return others + [pid for pid in helpers if _name(pid) is not None]
+
+
+def _is_helper(pid: int) -> bool:
+    """Whether this is a process that Python's `multiprocessing` started for itself."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read(4096)
+    except OSError:
+        return False
+    return any(
+        b"from multiprocessing.%s import main" % module in command for module in (b"resource_tracker", b"forkserver")
+    )
 
 
 def _name(pid: int) -> str | None:

@@ -3,12 +3,14 @@
 A step may install a handler that sets a flag, and return when it sees the flag. Nobody outside could tell that from a
 step that ran to its end. So every Python handler of a stop signal is wrapped, from the first one on: the signal is
 noted, then the step's own handler is called. `signal.signal` and `signal.getsignal` show the step its own handlers.
+Signals that the step blocks and fetches (`signal.sigwait` and its kin) are noted when they are fetched.
 
 Handlers that a C library installs are not seen here; the worker still knows of every signal that it passed on.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -36,6 +38,8 @@ def note_stop_signals() -> None:
         return _unwrapped(look_up(signalnum))
 
     signal.signal, signal.getsignal = noting_signal, noting_getsignal
+    for name in ("sigwait", "sigwaitinfo", "sigtimedwait"):
+        setattr(signal, name, _noting_wait(getattr(signal, name)))
     for number in STOP_SIGNALS:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
@@ -52,10 +56,28 @@ class _Noting:
         self.handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> Any:
-        global _noted
-        if os.getpid() == _process:
-            _noted = _noted or number
+        _note(number)
         return self.handler(number, frame)
+
+
+def _noting_wait(wait: Callable[..., Any]) -> Callable[..., Any]:
+    """One of the functions that fetch a pending signal, or None if time is up, with a note of what they fetch."""
+
+    @functools.wraps(wait)
+    def noting(*arguments: Any) -> Any:
+        fetched = wait(*arguments)
+        number = getattr(fetched, "si_signo", fetched)
+        if number in STOP_SIGNALS:
+            _note(number)
+        return fetched
+
+    return noting
+
+
+def _note(number: int) -> None:
+    global _noted
+    if os.getpid() == _process:
+        _noted = _noted or number
 
 
 def _unwrapped(handler: Any) -> Any:

@@ -12,7 +12,7 @@ from marin_rules.execution.frozen import FrozenPlan
 from marin_rules.execution.noted_signals import note_stop_signals
 from marin_rules.execution.ranks import write_report
 from marin_rules.execution.step_call import call_step
-from marin_rules.execution.step_data import data_access
+from marin_rules.execution.step_data import open_data_access
 from marin_rules.execution.step_end import end, prepare_end
 
 
@@ -26,9 +26,9 @@ def main() -> int:
     plan = FrozenPlan.read(options.plan, options.digest)
     step = plan.by_key[options.step]
     note_stop_signals()
+    open_data_access(plan, step)
     prepare_end()
-    with data_access(plan, step):
-        outcome = call_step(plan, step)
+    outcome = call_step(plan, step)
     write_report(options.report, int(os.environ["SLURM_PROCID"]), outcome)
     return 0 if outcome.error is None else 1
 

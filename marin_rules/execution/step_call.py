@@ -55,7 +55,7 @@ def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
         call = plan.call(step)
         install_main_module(plan, call.fn)
         value = call.fn(call.config)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except BaseException as error:  # Of a forked copy as well, which must not come any further than here.
         if os.getpid() != process:
             end_forked_copy(error)
         _print_traceback(error)

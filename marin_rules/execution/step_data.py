@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.storage.budget import step_ledger
@@ -12,12 +11,17 @@ from marin_rules.storage.guard import install_guard
 from marin_rules.storage.mirror.install import install_mirror
 from marin_rules.storage.prefix import PREFIX_VARIABLE
 
+_kept: list[contextlib.AbstractContextManager[None]] = []
 
-@contextlib.contextmanager
-def data_access(plan: FrozenPlan, step: FrozenStep) -> Iterator[None]:
-    """Prepare this process for the code of a step. Nothing is asked or read before the code does so."""
+
+def open_data_access(plan: FrozenPlan, step: FrozenStep) -> None:
+    """Prepare this process for the code of a step. Nothing is asked or read before the code does so.
+
+    It stays so until the process ends: threads and exit handlers still work when the step's function has returned.
+    """
     os.environ[PREFIX_VARIABLE] = plan.run.prefix  # The one of this run, however it was chosen.
     install_guard()
     install_mirror()
-    with step_ledger(step.mirror_budget_gb):
-        yield
+    ledger = step_ledger(step.mirror_budget_gb)
+    ledger.__enter__()
+    _kept.append(ledger)

@@ -3,8 +3,9 @@
 A function that has returned may not be through: threads that still write, pools that nobody shut down, exit handlers,
 children to be joined, files with something in their buffers. Python sees to all of that when a program ends, and so it
 does here: non-daemon threads are joined, exit handlers run, files are flushed. Only then does the exit code say that
-all went well. What hangs meanwhile is bounded: after `MARIN_STEP_END_SECONDS` the stacks of all threads are printed
-and the process ends with an error.
+all went well. An error that means lost data (a full disk) is one here, also where Python only prints it. What hangs
+meanwhile is bounded: after `MARIN_STEP_END_SECONDS` the stacks of all threads are printed and the process ends with an
+error.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ EXIT_UNWRITTEN = 74
 _STANDARD_ERROR = 2
 _LOST_DATA = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS, errno.ESTALE})
 _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
+"""Where writers of text, archives and compressed files keep the file that they write to."""
 
 _exit_code = 0
+_has_lost_data = False
+_is_settled = False
+_has_closed_uploads = False
 _known_modules: frozenset[str] = frozenset()
 
 
@@ -75,6 +81,8 @@ def end(code: int) -> NoReturn:
     global _exit_code
     _exit_code = code
     faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
+    if code == 0:
+        _refuse_lost_data()
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
     ctypes.pythonapi.Py_Exit(code)
@@ -102,63 +110,128 @@ def _settle() -> None:
 
     Everything that is still buffered goes to its file, and a disk that does not take it is an error: Python itself
     would ignore that. What is left then is to take the interpreter apart, for the sake of destructors. Where there is
-    none, the process ends at once (that saves some 20 ms of CPU a step).
+    none, the process ends without that (which saves some 20 ms of CPU a step).
     """
-    logging.shutdown()
-    problems = list(_flush_files())
+    global _is_settled
+    try:
+        logging.shutdown()
+    except BaseException:  # A handler of the step's; Python only prints that.
+        _print_traceback()
+    try:
+        problems = list(_flush_files())
+    except BaseException as error:
+        _print_traceback()
+        problems = [f"could not look for files that are still open: {type(error).__name__}"]
     for problem in problems:
         _say(problem)
-    if problems:
+    if problems or _has_lost_data:
         os._exit(EXIT_UNWRITTEN)
     stop_signal = noted_stop_signal()
     if stop_signal and not is_declared_complete():
         os._exit(128 + stop_signal)
-    if _exit_code == 0:
-        sys.unraisablehook = _refuse_lost_data
+    _is_settled = True
     if not _has_destructors():
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        os._exit(_exit_code)
+        # What C libraries do at the end, among it writing the buffers of their own files, is done by `exit`.
+        ctypes.PyDLL(None).exit(_exit_code)
+    if any(thread.daemon for thread in threading.enumerate()):
+        _free_standard_streams()
 
 
 def _flush_files() -> Iterator[str]:
     """Bring what is buffered for files to these; yields what could not be written."""
+    global _has_closed_uploads
     fsspec = sys.modules.get("fsspec.spec")
     remote = () if fsspec is None or _exit_code else (fsspec.AbstractBufferedFile,)
-    for thing in gc.get_objects():
-        kind = type(thing)
+    things = gc.get_objects()
+    for thing in things:
+        if issubclass(type(thing), _BUFFERED):
+            descriptor = _descriptor(thing)
+            try:
+                if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    thing.flush()
+                elif descriptor in (1, _STANDARD_ERROR):
+                    with contextlib.suppress(Exception):
+                        thing.flush()
+            except Exception as error:
+                yield _unwritten(thing, error)
+    if not any(issubclass(type(thing), remote) for thing in things):
+        return
+    # An object appears only when its upload is closed; a failed step leaves none. Whatever still writes to the upload
+    # is closed before it.
+    uploads = [(distance, thing) for thing in things if (distance := _distance(thing, remote)) is not None]
+    for _, thing in sorted(uploads, key=lambda upload: -upload[0]):
         try:
-            if issubclass(kind, _BUFFERED) and _is_open_file(thing):
-                thing.flush()
-            elif issubclass(kind, remote) and not thing.closed and thing.mode != "rb":
-                thing.close()  # An object appears only when its upload is closed. A failed step leaves none.
+            thing.close()
         except Exception as error:
-            yield f"could not write to {getattr(thing, 'name', None) or getattr(thing, 'path', thing)}: {error}"
+            yield _unwritten(thing, error)
+    _has_closed_uploads = True
 
 
-def _is_open_file(thing: Any) -> bool:
-    """Whether this is an open regular file: a pipe's other end may be gone, and that is nobody's loss."""
+def _unwritten(thing: Any, error: Exception) -> str:
+    return f"could not write to {getattr(thing, 'name', None) or getattr(thing, 'path', thing)}: {error}"
+
+
+def _descriptor(thing: Any) -> int | None:
+    """The descriptor of an open file; None for anything else."""
     try:
-        return not thing.closed and stat.S_ISREG(os.fstat(thing.fileno()).st_mode)
-    except (OSError, ValueError):
-        return False
+        return None if thing.closed else int(thing.fileno())
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
 
 
-def _refuse_lost_data(unraisable: Any) -> None:
-    """Python's hook for errors in destructors: one that means lost data is not ignored."""
-    error = unraisable.exc_value
-    sys.__unraisablehook__(unraisable)
-    if isinstance(error, OSError) and error.errno in _LOST_DATA:
-        os._exit(EXIT_UNWRITTEN)
+def _distance(thing: Any, remote: tuple[type, ...]) -> int | None:
+    """How many writers are between this one and an upload that is open for writing; None if it writes to none."""
+    distance = 0
+    while not issubclass(type(thing), remote):
+        if not issubclass(type(thing), io.IOBase) and type(thing).__name__ not in ("ZipFile", "TarFile"):
+            return None
+        try:
+            # Not by `or`: a file may have a length, or none.
+            inner = [found for name in _INNER if (found := getattr(thing, name, None)) is not None]
+        except Exception:
+            return None
+        if not inner or distance > len(_INNER):
+            return None
+        thing = inner[0]
+        distance += 1
+    try:
+        return None if thing.closed or thing.mode == "rb" else distance
+    except Exception:
+        return None
+
+
+def _refuse_lost_data() -> None:
+    """Let errors that Python only prints (in threads, exit handlers, destructors) count if they mean lost data."""
+    unraisable_hook, thread_hook = sys.unraisablehook, threading.excepthook
+
+    def judge(error: BaseException | None) -> None:
+        global _has_lost_data
+        is_late = _has_closed_uploads and isinstance(error, ValueError)  # What a closed file says to a write.
+        if is_late or (isinstance(error, OSError) and error.errno in _LOST_DATA):
+            _has_lost_data = True
+            if _is_settled:
+                os._exit(EXIT_UNWRITTEN)
+
+    def judge_unraisable(unraisable: Any) -> None:
+        unraisable_hook(unraisable)
+        judge(unraisable.exc_value)
+
+    def judge_thread(arguments: Any) -> None:
+        thread_hook(arguments)
+        judge(arguments.exc_value)
+
+    sys.unraisablehook, threading.excepthook = judge_unraisable, judge_thread
 
 
 def _has_destructors() -> bool:
     """Whether the step has left something whose end may matter: an object with a destructor, or a C library."""
-    for name in sys.modules.keys() - _known_modules:
-        loader = getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
-        if isinstance(loader, ExtensionFileLoader):
-            return True
+    try:
+        for name in sys.modules.keys() - _known_modules:
+            loader = getattr(getattr(sys.modules[name], "__spec__", None), "loader", None)
+            if isinstance(loader, ExtensionFileLoader):
+                return True
+    except Exception:
+        return True  # A module that runs code when it is looked at.
     destructors: dict[type, bool] = {}
     for thing in gc.get_objects():
         kind = type(thing)
@@ -179,5 +252,39 @@ def _is_spent(thing: object) -> bool:
         return False
 
 
+class _Unlocked(io.TextIOBase):
+    """Writes to a descriptor without a buffer, and so without a lock."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, text.encode(errors="backslashreplace"))
+        return len(text)
+
+
+def _free_standard_streams() -> None:
+    """Keep daemon threads that print from crashing the end.
+
+    Python stops such threads where they are, perhaps with the lock of a stream in hand, and aborts when it then wants
+    to flush that stream. Ours were flushed: nobody needs to touch them again.
+    """
+    for name, descriptor in (("stdout", 1), ("stderr", _STANDARD_ERROR)):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and _descriptor(stream) == descriptor:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))  # It is never destroyed.
+            setattr(sys, name, _Unlocked(descriptor))
+
+
+def _print_traceback() -> None:
+    with contextlib.suppress(Exception):
+        traceback.print_exc()
+
+
 def _say(text: str) -> None:
-    os.write(_STANDARD_ERROR, f"marin-rules: {text}\n".encode(errors="replace"))
+    with contextlib.suppress(OSError):
+        os.write(_STANDARD_ERROR, f"marin-rules: {text}\n".encode(errors="replace"))

@@ -28,7 +28,7 @@ from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.noted_signals import note_stop_signals, noted_stop_signal
 from marin_rules.execution.ranks import run_ranks, runs_in_ranks
 from marin_rules.execution.step_call import Outcome, call_step, one_line
-from marin_rules.execution.step_data import data_access
+from marin_rules.execution.step_data import open_data_access
 from marin_rules.execution.step_end import end, end_seconds, lingering, prepare_end
 
 _LENGTH = struct.Struct("<Q")
@@ -65,7 +65,7 @@ class StepProcess:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
         self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was told already.
         go_read, self._go = os.pipe()
-        self.result, result_write = os.pipe()
+        self.result, self._result_write = os.pipe()
         self.stdout, stdout_write = os.pipe()
         self.stderr, stderr_write = os.pipe()
         sys.stdout.flush()
@@ -75,8 +75,8 @@ class StepProcess:
         if self.pid == 0:
             for descriptor in (self._go, self.result, self.stdout, self.stderr):
                 os.close(descriptor)
-            _child(parent, go_read, result_write, stdout_write, stderr_write, plan)
-        for descriptor in (go_read, result_write, stdout_write, stderr_write):
+            _child(parent, go_read, self._result_write, stdout_write, stderr_write, plan)
+        for descriptor in (go_read, stdout_write, stderr_write):  # The step may close its end of the other by mistake.
             os.close(descriptor)
         self.exit_status: int | None = None
         self.left: dict[int, str] = {}
@@ -94,7 +94,7 @@ class StepProcess:
 
     def close(self) -> None:
         """Give the pipes of the ended process back."""
-        for descriptor in (self._go, self.result, self.stdout, self.stderr):
+        for descriptor in (self._go, self.result, self._result_write, self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -120,11 +120,16 @@ class StepProcess:
 
     def started(self) -> list[int]:
         """The process and all that it started and that still runs."""
-        return [pid for pid in descendants(os.getpid()) if pid not in self._of_others]
+        return [pid for pid in self._descendants() if pid not in self._of_others]
+
+    def _descendants(self) -> list[int]:
+        """All below this process, and the step's in any case: not everywhere does /proc list children."""
+        found = descendants(os.getpid())
+        return found if self.exit_status is not None or self.pid in found else [self.pid, *found]
 
     def stop(self, signal_number: int) -> None:
         """Send a signal to the step and to all that it started, except what has become another user's (`sudo`)."""
-        for pid in descendants(os.getpid()):
+        for pid in self._descendants():
             if send_signal(pid, signal_number):
                 continue
             if pid not in self.left and pid not in self._of_others:
@@ -152,19 +157,23 @@ class StepProcess:
                 self.returned = self._parse_report()
 
     def _parse_report(self) -> Returned | None:
-        if len(self._report) < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(self._report)
-        if len(self._report) < _LENGTH.size + length:
-            return None
-        try:
-            message = pickle.loads(self._report[_LENGTH.size : _LENGTH.size + length])
-        except Exception:
-            return None
-        return message if isinstance(message, Returned) and message.process == self.pid else None
+        """The step's own word among what has come; that of a forked copy is passed over."""
+        while len(self._report) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._report)
+            if len(self._report) < _LENGTH.size + length:
+                return None
+            try:
+                message = pickle.loads(self._report[_LENGTH.size : _LENGTH.size + length])
+            except Exception:
+                message = None
+            if isinstance(message, Returned) and message.process == self.pid:
+                return message
+            del self._report[: _LENGTH.size + length]
+        return None
 
 
 def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: FrozenPlan) -> NoReturn:
+    pipe_of_result, result_of_worker = _identity(result), result
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -180,23 +189,27 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
-        prepare_end()
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
         os.environ.update(variables)
         enter_step_environment(step.environment)
-        with data_access(plan, step):
-            if script is not None:
-                outcome = _run_script(script)
-            elif runs_in_ranks(step):
-                outcome = run_ranks(plan, step)
-            else:
-                outcome = call_step(plan, step)
+        open_data_access(plan, step)
+        prepare_end()
+        if script is not None:
+            outcome = _run_script(script)
+        elif runs_in_ranks(step):
+            outcome = run_ranks(plan, step)
+        else:
+            outcome = call_step(plan, step)
     except BaseException as error:
         traceback.print_exc()
         outcome = Outcome(error=one_line(error), exception=pickled(error))
     try:
         message = pickle.dumps(Returned(os.getpid(), outcome, lingering(), end_seconds()))
+        if (
+            _identity(result) != pipe_of_result
+        ):  # The step has closed it (os.closerange), and the number may be its own.
+            result = os.open(f"/proc/{parent}/fd/{result_of_worker}", os.O_WRONLY)
         _send(result, _LENGTH.pack(len(message)) + message)
     except BaseException:
         traceback.print_exc()
@@ -226,6 +239,15 @@ def _run_script(script: Script) -> Outcome:
     code = os.waitstatus_to_exitcode(status)
     problem = None if code == 0 else f"the command of its rule ended with exit code {code}"
     return Outcome(error=problem, stopped_by=noted_stop_signal())
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What is behind a descriptor; None if it is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _send(descriptor: int, data: bytes) -> None:

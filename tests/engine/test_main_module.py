@@ -41,7 +41,7 @@ UNGUARDED = "    executor_main(steps=steps)\n"
 
 
 @pytest.mark.parametrize(("door", "ending"), [("snakemake", UNGUARDED), ("python", GUARDED)])
-def test_a_pool_finds_what_the_experiment_file_defines(
+def test_pools_find_all(
     door: str,
     ending: str,
     experiment: Callable[..., Path],
