@@ -174,15 +174,22 @@ OWN_SIGNALS = """
     def handler(number, frame):
         os._exit(0)
 
+    def sleep(ready):
+        os.write(ready, b"!")  # A signal that comes before Python is through with the fork is lost.
+        time.sleep(1000)
+
     def signal_children(path):
         signal.signal(signal.SIGTERM, handler)  # The children inherit it.
-        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+        is_ready, ready = os.pipe()
+        process = multiprocessing.get_context("fork").Process(target=sleep, args=(ready,))
         process.start()
+        os.read(is_ready, 1)
         process.terminate()
         process.join()
         child = os.fork()
         if child == 0:
-            time.sleep(1000)
+            sleep(ready)
+        os.read(is_ready, 1)
         os.kill(child, signal.SIGTERM)
         os.waitpid(child, 0)
         assert signal.getsignal(signal.SIGTERM) is handler
