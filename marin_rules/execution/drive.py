@@ -23,6 +23,7 @@ from typing import Any
 
 from marin_rules.execution.environment import exported
 from marin_rules.execution.frozen import FrozenPlan, Run
+from marin_rules.execution.standard_streams import open_standard_streams
 from marin_rules.execution.stop_signals import RunStopped, passed_on
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import is_url, write_atomic
@@ -165,6 +166,7 @@ def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
     command = [sys.executable, "-P", "-m", ENGINE_MODULE]
     command += ["--parent", str(os.getpid()), "--digest", plan.digest, "--plan", plan_path, *arguments]
     environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
+    open_standard_streams()
     with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
         while True:
             try:

@@ -27,6 +27,7 @@ from marin_rules.execution.environment import enter_step_environment
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 from marin_rules.execution.noted_signals import note_stop_signals, noted_stop_signal
 from marin_rules.execution.ranks import run_ranks, runs_in_ranks
+from marin_rules.execution.standard_streams import open_standard_streams
 from marin_rules.execution.step_call import Outcome, call_step, one_line
 from marin_rules.execution.step_data import open_data_access
 from marin_rules.execution.step_end import end, end_seconds, lingering, prepare_end
@@ -64,12 +65,14 @@ class StepProcess:
     def __init__(self, plan: FrozenPlan) -> None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
         self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was told already.
+        open_standard_streams()
         go_read, self._go = os.pipe()
         self.result, self._result_write = os.pipe()
         self.stdout, stdout_write = os.pipe()
         self.stderr, stderr_write = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # Python has none for a descriptor that was closed when it started.
+                stream.flush()
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:

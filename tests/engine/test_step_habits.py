@@ -6,10 +6,14 @@ prints and then forgets, and so are no success.
 
 import os
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 GOOD = """
     import os
@@ -155,6 +159,17 @@ def checked(function):
 """
 
 
+QUIET = """
+    from marin_rules import ExecutorStep, executor_main
+
+    def speak(config):
+        print("somebody may read this in the log")
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name="quiet", fn=speak, config={})])
+"""
+
+
 def names(source: str) -> list[str]:
     return [name for name in re.findall(r"^    def (\w+)\(path\)", source, re.MULTILINE) if name not in HELPERS]
 
@@ -183,3 +198,14 @@ def test_habits_of_real_programs(
     assert "the end of the log" in (folder_of("buffered_for_the_log") / ".executor_log").read_text()
     assert "left processes running" not in result.output
     assert not os.path.exists(f"/dev/shm/{(tmp_path / 'shared_memory.name').read_text()}")
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_run_with_closed_standard_streams(
+    closed: str, experiment: Callable[..., Path], prefix: Path, status_of: Callable[[str], str | None]
+) -> None:
+    path = experiment(QUIET)
+    command = f'exec "$0" "$@" {closed}'
+    result = subprocess.run(["bash", "-c", command, sys.executable, path, "--prefix", prefix], timeout=90)
+    assert result.returncode == 0
+    assert status_of("quiet") == "SUCCESS"
