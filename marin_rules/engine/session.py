@@ -54,6 +54,8 @@ class Session:
     def __post_init__(self) -> None:
         self.rule_of = rule_names(self.plan.steps)
         self._statuses: dict[str, StatusOrError] = {}
+        self.gone: frozenset[str] = frozenset()
+        """Output paths of results that were done and are not there any more."""
         self._finished_at: dict[str, float] = {}
         self._assessed_at = 0.0
 
@@ -116,13 +118,27 @@ class Session:
         finished = datetime.fromisoformat(str(run["finished"])).timestamp()  # To the second.
         return run.get("id") == self.plan.run.id or finished >= int(self._assessed_at)
 
+    def look_for_results_again(self) -> bool:
+        """Whether all results that were done are still there: they may have been deleted or moved during a long run.
+
+        Only on file systems, where this costs nothing.
+        """
+        done = [
+            step.output_path
+            for step in self.plan.steps
+            if step.root and self._statuses.get(step.output_path) is Status.SUCCESS and not is_url(step.output_path)
+        ]
+        self.gone = frozenset(path for path, status in read_statuses(done).items() if status is None)
+        self._statuses |= dict.fromkeys(self.gone)
+        return not self.gone
+
     def results(self) -> str:
         """What became of the steps that were asked for, for people."""
 
         def names(step: FrozenStep) -> tuple[str, str]:
             return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
 
-        return results(self.plan, lambda step: self.is_done(step.key), names, self.cut)
+        return results(self.plan, lambda step: self.is_done(step.key), names, self.cut, self.gone)
 
     def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
         """Judge every step, once a process."""

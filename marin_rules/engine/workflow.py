@@ -331,7 +331,10 @@ class MarinWorkflow:
         self._guarded(lambda: self.control.finish(success=whole))
         if whole:
             interrupts.end()
+            still_there = self.session.look_for_results_again()
             logger.info(ALL_DONE)
+            if not still_there:
+                sys.exit(1)
         if whole and not success:
             sys.exit(0)  # Snakemake would call it a failure.
 

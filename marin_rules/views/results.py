@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from marin_rules.execution.frozen import FrozenPlan, FrozenStep
 
 _SHOWN = 20
+_NOT_BUILT = "asked for, but not built:"
+_GONE = "it was done, but its folder was deleted or moved during this run; run the same command to build it again"
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,12 @@ def results(
     is_done: Callable[[FrozenStep], bool],
     names_of: Callable[[FrozenStep], Collection[str]],
     cut: Cut,
+    gone: Collection[str] = (),
 ) -> str:
     """The paths of what was asked for, and of each step that is missing among it the reason.
 
-    `names_of` tells what the command line may call a step: its rule and its target.
+    `names_of` tells what the command line may call a step: its rule and its target; `gone` are output paths that
+    were there earlier in this run.
     """
     roots = [step for step in plan.steps if step.root]
     missing = [step for step in roots if not is_done(step)]
@@ -35,7 +39,12 @@ def results(
     if not missing:
         return _listed("all done, the results are in:", done, plan, lambda step: "")
     reasons = _Reasons(plan, is_done, names_of, cut)
-    said = _listed("asked for, but not built:", missing, plan, lambda step: f"  ({reasons.of(step)})")
+
+    def reason(step: FrozenStep) -> str:
+        return f"  ({_GONE if step.output_path in gone else reasons.of(step)})"
+
+    title = "asked for, but not there any more:" if any(step.output_path in gone for step in missing) else _NOT_BUILT
+    said = _listed(title, missing, plan, reason)
     return f"{said}\n{_listed('the other results are in:', done, plan, lambda step: '')}" if done else said
 
 

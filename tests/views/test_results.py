@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,35 @@ def test_a_run_that_leaves_steps_out_says_so(experiment: Any, snakemake: Any, st
         assert f"({reason})" in result.output
         assert status_of("b") is None
     assert status_of("a") == "SUCCESS"
+
+
+def test_a_result_that_was_deleted_during_the_run_is_not_called_done(
+    experiment: Any, start_snakemake: Any, open_gate: Any, prefix: Path, folder_of: Any, status_of: Any
+) -> None:
+    file = experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def first(config):
+            pass
+
+        def second(config):
+            open("gate").read()
+
+        a = ExecutorStep("a", first, [])
+
+        if __name__ == "__main__":
+            executor_main(steps=[a, ExecutorStep("b", second, [a])])
+        """
+    )
+    run = start_snakemake(experiment=file)
+    run.wait_for(lambda: list(prefix.glob("b-*/.executor_info")), "the second step runs")
+    shutil.rmtree(folder_of("a"))
+    open_gate()
+    done = run.wait()
+    assert done.code == 1, done.output
+    assert "all done" not in done.output
+    assert "asked for, but not there any more:\n  a  " in done.output
+    assert "its folder was deleted or moved during this run" in done.output
+    assert "the other results are in:\n  b  " in done.output
+    assert status_of("b") == "SUCCESS"
