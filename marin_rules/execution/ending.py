@@ -87,6 +87,7 @@ class Ending:
         """Judge the process, which has ended, and end what it has left running."""
         process = self._process
         process.read_report()
+        ending_seconds = 0.0 if self._returned_at is None else time.monotonic() - self._returned_at
         strays = self._strays()
         strays = {pid: strays[pid] for pid in _without_helpers(strays)}
         process.stop(signal.SIGKILL)
@@ -94,7 +95,6 @@ class Ending:
         if ended:
             self._say(f"left processes running, which were ended: {', '.join(ended)}")
         exit_status = process.exit_status or 0
-        ending_seconds = 0.0 if self._returned_at is None else time.monotonic() - self._returned_at
         return conclude(
             process.returned,
             exit_status,

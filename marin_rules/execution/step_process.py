@@ -209,9 +209,8 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         outcome = Outcome(error=one_line(error), exception=pickled(error))
     try:
         message = pickle.dumps(Returned(os.getpid(), outcome, lingering(), end_seconds()))
-        if (
-            _identity(result) != pipe_of_result
-        ):  # The step has closed it (os.closerange), and the number may be its own.
+        if _identity(result) != pipe_of_result:
+            # The step has closed it (os.closerange), and the number may belong to a file of its own by now.
             result = os.open(f"/proc/{parent}/fd/{result_of_worker}", os.O_WRONLY)
         _send(result, _LENGTH.pack(len(message)) + message)
     except BaseException:
