@@ -16,6 +16,9 @@ from marin_rules.execution.step_call import Outcome
 from marin_rules.execution.step_end import END_SECONDS_VARIABLE, EXIT_UNWRITTEN
 from marin_rules.execution.step_process import Returned
 
+_CLOCK_SECONDS = 0.5
+"""How much later than the process itself its worker may have learned that the function had returned."""
+
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -55,7 +58,7 @@ def _outcome(returned: Returned | None, exit_status: int, ending_seconds: float)
         return outcome
     after = "its function returned, but "
     waited_for = f" It was waiting for {', '.join(returned.lingering)}." if returned.lingering else ""
-    if ending_seconds >= returned.end_seconds:
+    if ending_seconds >= returned.end_seconds - _CLOCK_SECONDS:
         return Outcome(
             error=f"{after}its process did not end within {returned.end_seconds:.0f} s.{waited_for} The stacks of its"
             f" threads are in the log; {END_SECONDS_VARIABLE} sets the limit."

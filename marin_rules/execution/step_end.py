@@ -144,14 +144,15 @@ def _flush_files() -> Iterator[str]:
     remote = () if fsspec is None or _exit_code else (fsspec.AbstractBufferedFile,)
     things = gc.get_objects()
     for thing in things:
-        if issubclass(type(thing), _BUFFERED):
-            descriptor = _descriptor(thing)
+        if not issubclass(type(thing), _BUFFERED):
+            continue
+        descriptor = _descriptor(thing)
+        if descriptor in (1, _STANDARD_ERROR):
+            with contextlib.suppress(Exception):
+                thing.flush()
+        elif descriptor is not None and _is_regular(descriptor):
             try:
-                if descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    thing.flush()
-                elif descriptor in (1, _STANDARD_ERROR):
-                    with contextlib.suppress(Exception):
-                        thing.flush()
+                thing.flush()
             except Exception as error:
                 yield _unwritten(thing, error)
     if not any(issubclass(type(thing), remote) for thing in things):
@@ -177,6 +178,14 @@ def _descriptor(thing: Any) -> int | None:
         return None if thing.closed else int(thing.fileno())
     except (OSError, ValueError, TypeError, AttributeError):
         return None
+
+
+def _is_regular(descriptor: int) -> bool:
+    """Whether this is a file on a disk: a pipe's other end may be gone, or the step has closed the descriptor."""
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
 
 
 def _distance(thing: Any, remote: tuple[type, ...]) -> int | None:
