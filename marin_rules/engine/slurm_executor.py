@@ -214,7 +214,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         if is_ours_to_cancel(found.tag.run, self._session.plan.run.id, gone):
             self._ours.add(found.id)
         else:
-            track.foreign_run = found.tag.run
+            track.foreign_job = found
         track.restarts = found.restarts
         self._notices.tell(f"found  {track.step.name}: slurm job {found.id} of {found.tag.run} is at it")
         return self._info(job, found.id)
@@ -416,7 +416,13 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     # -- the end of a job ------------------------------------------------------------------------------------
 
+    def _forget_foreign_job(self, info: SubmittedJobInfo) -> None:
+        track = self._track(info)
+        if track is not None:
+            track.foreign_job = None
+
     def _succeed(self, info: SubmittedJobInfo) -> None:
+        self._forget_foreign_job(info)
         self.report_job_success(info)
         log = (info.aux or {}).get("slurm_logfile")
         if log is not None and not self.workflow.executor_settings.keep_successful_logs:
@@ -424,6 +430,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
                 log.unlink()
 
     def _fail(self, info: SubmittedJobInfo, reason: str, *, again: bool = True) -> None:
+        self._forget_foreign_job(info)
         if not again:
             job: Any = info.job
             job.attempt = job.restart_times + 1  # Snakemake takes it for the last attempt.
@@ -434,12 +441,12 @@ class Executor(StockExecutor):  # type: ignore[misc]
         """End all that this run has submitted, also what is being looked at or submitted in this moment."""
         ids = self._ours.close()
         ids |= {info.external_jobid for info in active_jobs if info.external_jobid and self._track(info) is None}
-        for info in active_jobs:
-            track = self._track(info)
-            if track is not None and track.foreign_run is not None and info.external_jobid not in ids:
+        for track in list(self._tracks.values()):
+            job = track.foreign_job
+            if job is not None and job.tag is not None:
                 self._notices.tell(
-                    f"left   {track.step.name}: slurm job {info.external_jobid} belongs to run {track.foreign_run};"
-                    f" `scancel {info.external_jobid}` would end it"
+                    f"left   {track.step.name}: slurm job {job.id} belongs to run {job.tag.run};"
+                    f" `scancel {job.id}` would end it"
                 )
         if not ids:
             return

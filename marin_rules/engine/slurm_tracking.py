@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 from marin_rules.execution.frozen import FrozenStep
+from marin_rules.slurm.queue import SlurmJob
 from marin_rules.slurm.refusals import pause_seconds
 from marin_rules.storage.leases.lease import Lease
 
@@ -30,14 +31,14 @@ class Track:
     refusals: Refusals | None = None
     """Slurm does not take its job, and it is not known whether it ever will."""
 
-    foreign_run: str | None = None
-    """The run whose job we wait for; None if the job is ours."""
+    foreign_job: SlurmJob | None = None
+    """The job of another run that we wait for; None if the job is ours, or has ended."""
 
     ended_at: float | None = None
 
     def restart(self) -> None:
         """Forget the job that was: another one is looked for."""
-        self.state, self.restarts, self.ended_at, self.foreign_run = "", 0, None, None
+        self.state, self.restarts, self.ended_at, self.foreign_job = "", 0, None, None
 
 
 @dataclass(frozen=True)
