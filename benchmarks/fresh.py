@@ -8,18 +8,19 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from marin_rules.engine.settings import Settings
 from marin_rules.engine.workflow import plan_experiment
-from marin_rules.execution.frozen import freeze
-from marin_rules.execution.handover import load_experiment
-from marin_rules.execution.info import info_bytes, info_path, step_info, timestamp
-from marin_rules.execution.run import new_run
-from marin_rules.execution.status import Status, status_path
-from marin_rules.execution.step_lease import open_lease
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
+from marin_rules.plans.experiment_file import load_experiment
+from marin_rules.plans.frozen import freeze
+from marin_rules.plans.run import new_run
+from marin_rules.settings.run_settings import Settings
+from marin_rules.state.info import info_bytes, info_path, step_info
+from marin_rules.state.status import Status, status_path
+from marin_rules.state.step_lease import open_lease
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.regions import region_of
+from marin_rules.units import timestamp
 
 
 def plan(folder: Path) -> dict[str, float]:

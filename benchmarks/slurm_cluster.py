@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import ROOT
 from benchmarks.measure import BenchmarkError, Usage, run
-from marin_rules.execution.step_process import adopt_orphans, children
+from marin_rules.worker.step_process import adopt_orphans, children
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from marin_rules.configs import (
     upstream_steps,
     walk_config,
 )
+from marin_rules.driver.executor import Executor, compute_output_path, materialize
+from marin_rules.driver.main import ExecutorMainConfig, executor_main
 from marin_rules.errors import ExperimentError, MarinRulesError, PlanError, SettingsError
-from marin_rules.execution.executor import Executor, compute_output_path, materialize
-from marin_rules.execution.main import ExecutorMainConfig, executor_main
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.placeholders import (
     THIS_OUTPUT_PATH,

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from marin_rules.commands import cluster, delete, jobs, run, show
-from marin_rules.engine.locations import snakefile
-from marin_rules.engine.profiles import link_profiles
 from marin_rules.errors import MarinRulesError
+from marin_rules.settings.locations import snakefile
+from marin_rules.settings.profiles import link_profiles
 
 _INTERRUPTED = 130
 """What a shell says of a program that was ended by Ctrl-C."""

@@ -1,5 +1,5 @@
 # Loads the experiment: `marin` is what all rules ask for targets, inputs and commands.
-from marin_rules.engine.locations import config_file
+from marin_rules.settings.locations import config_file
 from marin_rules.engine.workflow import load
 
 

@@ -28,8 +28,8 @@ from marin_rules import (
     this_output_path,
     versioned,
 )
-from marin_rules.execution.stores import check_stores
 from marin_rules.plan import Plan, make_plan
+from marin_rules.plans.stores import check_stores
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

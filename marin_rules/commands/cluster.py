@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from marin_rules.slurm.discovery import cluster_file_text, discover_site
+from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,9 +8,9 @@ import sys
 
 from marin_rules.commands.step_arguments import add_step, prefix_of
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.deletion import check_deletable, delete_step, size_of
-from marin_rules.execution.written_steps import UnknownStepError, dependents, the_step, written_steps
-from marin_rules.storage.files import is_url
+from marin_rules.state.written_steps import UnknownStepError, dependents, the_step, written_steps
+from marin_rules.upkeep.deletion import check_deletable, delete_step, size_of
+from marin_rules.urls import is_url
 from marin_rules.views.step_text import state_at
 
 

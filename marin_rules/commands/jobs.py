@@ -6,16 +6,16 @@ import argparse
 import sys
 import time
 
+from marin_rules.active.active_step import Step
+from marin_rules.active.lookup import find_run, find_steps, the_only
+from marin_rules.active.step_logs import Log, follow, rank_log_path
+from marin_rules.active.stopping import Stopped, stop_run, stop_step
+from marin_rules.active.survey import Survey, look
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.known_runs import forget
-from marin_rules.execution.status import CorruptStatusError, Status, read_status
-from marin_rules.jobs.lookup import find_run, find_steps, the_only
-from marin_rules.jobs.step_logs import Log, follow, rank_log_path
-from marin_rules.jobs.stopping import Stopped, stop_run, stop_step
-from marin_rules.jobs.survey import Survey, look
-from marin_rules.jobs.under_way import Step
+from marin_rules.state.run_registry import forget
+from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.storage.leases.record import describe
-from marin_rules.views.jobs import jobs_json, jobs_table, state_of
+from marin_rules.views.active import jobs_json, jobs_table, state_of
 
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
 

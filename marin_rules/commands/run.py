@@ -10,8 +10,8 @@ import sys
 
 from marin_rules.commands.step_arguments import add_step, experiment_of, prefix_of
 from marin_rules.errors import SettingsError
-from marin_rules.execution.written_steps import matching, written_steps
 from marin_rules.project import project_folder
+from marin_rules.state.written_steps import matching, written_steps
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from marin_rules.commands.step_arguments import add_step, prefix_of
-from marin_rules.execution.written_steps import the_step, written_steps
+from marin_rules.state.written_steps import the_step, written_steps
 from marin_rules.views.step_text import step_text
 
 

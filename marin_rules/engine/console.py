@@ -18,13 +18,13 @@ from typing import Any
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from marin_rules.engine import session as sessions
-from marin_rules.engine.session import Session
-from marin_rules.execution.drive import read_failures
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.status import Status, read_status
-from marin_rules.execution.step_lease import peek
-from marin_rules.execution.step_log import CLEAR_LINE, last_lines, log_path
+from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine.plan_in_process import Session
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.failures import read_failures
+from marin_rules.state.status import Status, read_status
+from marin_rules.state.step_lease import peek
+from marin_rules.state.step_log import CLEAR_LINE, last_lines, log_path
 from marin_rules.views.closing import FailedStep, closing
 from marin_rules.views.table import duration, table
 

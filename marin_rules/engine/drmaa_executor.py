@@ -26,19 +26,19 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from marin_rules.engine import session as sessions
+from marin_rules.clusters.slurm.native_options import native_options
+from marin_rules.clusters.slurm.refusals import Refusal, kind_of
+from marin_rules.clusters.slurm.site import Queue
+from marin_rules.engine import plan_in_process as sessions
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_job import THREADS, job_command, job_resources
 from marin_rules.engine.slurm_notices import Notices
 from marin_rules.engine.slurm_tracking import Refusals
-from marin_rules.engine.warm import WARM_VARIABLE
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.environment import in_this_environment
-from marin_rules.execution.frozen import FrozenStep
-from marin_rules.slurm.native_options import native_options
-from marin_rules.slurm.refusals import Refusal, kind_of
-from marin_rules.slurm.site import Queue
+from marin_rules.plans.frozen import FrozenStep
 from marin_rules.storage.files import read_part
+from marin_rules.worker.variables import in_this_environment
+from marin_rules.worker.warm.client import WARM_VARIABLE
 
 _LOG_FOLDER = os.path.join(".snakemake", "slurm_logs")
 _FIRST_PAUSE_SECONDS = 1.0

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
-from marin_rules.engine import session as sessions
+from marin_rules.engine import plan_in_process as sessions
 
 
 @dataclass

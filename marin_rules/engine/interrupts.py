@@ -15,14 +15,14 @@ import time
 from types import FrameType
 from typing import Any
 
-from marin_rules.execution.step_process import descendants
+from marin_rules.worker.step_process import descendants
 
 _ECHO_SECONDS = 3.0
 """How much later the same request to stop may come again by another way. A person who presses Ctrl-C again after that
 means it."""
 
 _LOOK_SECONDS = 0.1
-_JOBS = (b"run-step", b"marin_rules.execution.worker")
+_JOBS = (b"run-step", b"marin_rules.worker")
 """Command lines of the processes that jobs of steps start."""
 
 _stopped_at: float | None = None

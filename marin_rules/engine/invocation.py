@@ -12,10 +12,10 @@ from typing import Any
 
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 
-from marin_rules.engine import session as sessions
+from marin_rules.engine import plan_in_process as sessions
 from marin_rules.engine.rule_files import check_rule_file
 from marin_rules.errors import SettingsError
-from marin_rules.execution.conda import CondaEnvironment
+from marin_rules.plans.conda import CondaEnvironment
 from marin_rules.views.results import Cut
 
 _SLURM_PLUGINS = (

@@ -1,8 +1,8 @@
 """What Snakemake is told of a step's machines, and where they are.
 
 Rules take `threads` and `resources` from here. Locally a step gets at most what this machine has, and steps that run at
-the same time share it. On Slurm the request is put in the words of the cluster (see `marin_rules.slurm.site`): memory
-and time grow with each attempt, up to what the partition has. What a profile says in `set-resources` wins.
+the same time share it. On Slurm the request is put in the words of the cluster (see `clusters.slurm.site`): memory and
+time grow with each attempt, up to what the partition has. What a profile says in `set-resources` wins.
 
 Resources have the names that Snakemake's Slurm plug-in gives them. Plain steps ask for nothing but a slot.
 """
@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+from marin_rules.clusters.slurm.commands import SlurmError
+from marin_rules.clusters.slurm.discovery import discover_site
+from marin_rules.clusters.slurm.site import Queue, Site, read_site
+from marin_rules.clusters.this_machine import gpus, memory_mb
 from marin_rules.engine.invocation import Invocation
-from marin_rules.engine.session import Session
+from marin_rules.engine.plan_in_process import Session
 from marin_rules.errors import SettingsError
-from marin_rules.execution.frozen import FrozenStep
-from marin_rules.execution.machine import gpus, memory_mb
 from marin_rules.machines import MachineRequest, memory_text
-from marin_rules.slurm.commands import SlurmError
-from marin_rules.slurm.discovery import discover_site
-from marin_rules.slurm.site import Queue, Site, read_site
-from marin_rules.storage.cluster_file import cluster_name
+from marin_rules.plans.frozen import FrozenStep
+from marin_rules.settings.cluster_file import cluster_name
 
 STEP_SLOT = "step_slots"
 """Every step takes one; `max_concurrent` says how many there are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from marin_rules.execution.frozen import FrozenStep
+from marin_rules.plans.frozen import FrozenStep
 
 SEPARATOR = "#"
 

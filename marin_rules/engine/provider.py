@@ -21,7 +21,7 @@ from snakemake_interface_storage_plugins.storage_provider import (
     StorageQueryValidationResult,
 )
 
-from marin_rules.engine import session
+from marin_rules.engine import plan_in_process as session
 from marin_rules.engine.names import SEPARATOR
 
 

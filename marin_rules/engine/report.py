@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marin_rules.engine.session import Session
-from marin_rules.execution.frozen import FrozenStep
-from marin_rules.execution.info import timestamp
-from marin_rules.storage.files import is_url, read_bytes, write_atomic
+from marin_rules.engine.plan_in_process import Session
+from marin_rules.plans.frozen import FrozenStep
+from marin_rules.storage.files import read_bytes, write_atomic
+from marin_rules.units import timestamp
+from marin_rules.urls import is_url
 from marin_rules.views.front_page import front_page
 from marin_rules.views.gathering import gather
 from marin_rules.views.overview_page import ExperimentFacts, counts, overview_page, total_runtime

@@ -14,7 +14,7 @@ from snakemake.parser import parse
 from snakemake.sourcecache import infer_source_file
 
 from marin_rules.errors import PlanError, SettingsError
-from marin_rules.execution.frozen import FrozenStep
+from marin_rules.plans.frozen import FrozenStep
 
 
 def check_rule_file(path: str, workflow: Any) -> None:

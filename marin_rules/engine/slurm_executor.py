@@ -30,29 +30,29 @@ from typing import Any
 from snakemake_executor_plugin_slurm import Executor as StockExecutor
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
-from marin_rules.engine import session as sessions
+from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, SlurmRefusedError
+from marin_rules.clusters.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
+from marin_rules.clusters.slurm.refusals import pause_seconds
+from marin_rules.clusters.slurm.site import Queue
+from marin_rules.clusters.slurm.states import Meaning, meaning_of
+from marin_rules.clusters.slurm.submission import Submission
+from marin_rules.engine import plan_in_process as sessions
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_job import job_command, job_environment, job_resources
 from marin_rules.engine.slurm_notices import Notices, how_it_ended
 from marin_rules.engine.slurm_tracking import OwnJobs, Refusals, Track, is_ours_to_cancel
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.environment import in_this_environment
-from marin_rules.execution.frozen import FrozenStep
-from marin_rules.execution.info import version_clash
-from marin_rules.execution.known_runs import find_run
-from marin_rules.execution.progress import made_progress, was_stopped_in
-from marin_rules.execution.status import CorruptStatusError, Status, read_status
-from marin_rules.execution.step_lease import open_lease
-from marin_rules.execution.submission_turn import kept, open_turn
-from marin_rules.slurm.commands import SlurmBusyError, SlurmError, SlurmRefusedError
-from marin_rules.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
-from marin_rules.slurm.refusals import pause_seconds
-from marin_rules.slurm.site import Queue
-from marin_rules.slurm.states import Meaning, meaning_of
-from marin_rules.slurm.submission import Submission
+from marin_rules.plans.frozen import FrozenStep
+from marin_rules.state.info import version_clash
+from marin_rules.state.progress import made_progress, was_stopped_in
+from marin_rules.state.run_registry import find_run
+from marin_rules.state.status import CorruptStatusError, Status, read_status
+from marin_rules.state.step_lease import open_lease
+from marin_rules.state.submission_turn import kept, open_turn
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
+from marin_rules.worker.variables import in_this_environment
 
 _FIRST_PAUSE_SECONDS = 0.5
 _PAUSE_GROWTH = 1.3

@@ -9,9 +9,9 @@ from typing import Any
 from snakemake.deployment.conda import Conda
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
-from marin_rules.execution.environment import for_job_elsewhere, without_sets
-from marin_rules.execution.frozen import FrozenStep
-from marin_rules.slurm.site import Queue
+from marin_rules.clusters.slurm.site import Queue
+from marin_rules.plans.frozen import FrozenStep
+from marin_rules.worker.variables import for_job_elsewhere, without_sets
 
 _KEPT_OUT_OF_CONDA = ("R_LIBS", "PYTHONPATH", "PERLLIB", "PERL5LIB")
 """Variables that Snakemake hides from what runs in a conda environment."""

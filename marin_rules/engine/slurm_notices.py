@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from marin_rules.slurm.queue import SlurmJob
-from marin_rules.slurm.reasons import advice_about
-from marin_rules.slurm.states import Meaning
+from marin_rules.clusters.slurm.queue import SlurmJob
+from marin_rules.clusters.slurm.reasons import advice_about
+from marin_rules.clusters.slurm.states import Meaning
 
 _ENDS = {
     Meaning.OUT_OF_MEMORY: "ran out of memory",

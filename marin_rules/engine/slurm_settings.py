@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from snakemake_executor_plugin_slurm import ExecutorSettings as StockSettings
 
-from marin_rules.engine import session as sessions
+from marin_rules.engine import plan_in_process as sessions
 
 
 @dataclass

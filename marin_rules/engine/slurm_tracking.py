@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from marin_rules.execution.frozen import FrozenStep
-from marin_rules.slurm.queue import SlurmJob
-from marin_rules.slurm.refusals import pause_seconds
+from marin_rules.clusters.slurm.queue import SlurmJob
+from marin_rules.clusters.slurm.refusals import pause_seconds
+from marin_rules.plans.frozen import FrozenStep
 from marin_rules.storage.leases.lease import Lease
 
 

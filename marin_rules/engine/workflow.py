@@ -26,37 +26,38 @@ from typing import Any
 from snakemake.logging import logger
 from snakemake_interface_common.exceptions import WorkflowError
 
+from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.engine import interrupts
-from marin_rules.engine import session as sessions
+from marin_rules.engine import plan_in_process as sessions
 from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
-from marin_rules.engine.locations import config_file, run_step_command
 from marin_rules.engine.names import SEPARATOR
-from marin_rules.engine.profiles import foreign_profile
+from marin_rules.engine.plan_in_process import Session
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.rule_files import check_rules_of_steps
-from marin_rules.engine.run_control import RunControl
-from marin_rules.engine.session import Session
-from marin_rules.engine.settings import Settings, read_settings
-from marin_rules.engine.software import SoftwareFolder
+from marin_rules.engine.run_lifecycle import RunControl
 from marin_rules.errors import MarinRulesError, SettingsError
-from marin_rules.execution.asked_step import check_asked_steps
-from marin_rules.execution.assessment import IDLE, Assessment, State
-from marin_rules.execution.forcing import forced_steps
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze, python_version
-from marin_rules.execution.handover import load_experiment
-from marin_rules.execution.run import new_run
-from marin_rules.execution.search_path import search
-from marin_rules.execution.stores import check_stores
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
+from marin_rules.plans.experiment_file import load_experiment
+from marin_rules.plans.forcing import forced_steps
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep, freeze, python_version
+from marin_rules.plans.run import new_run
+from marin_rules.plans.search_path import search
+from marin_rules.plans.stores import check_stores
 from marin_rules.project import project_folder
-from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
-from marin_rules.storage.ownership import check_not_planted
+from marin_rules.settings.cluster_file import CLUSTER_VARIABLE
+from marin_rules.settings.locations import config_file
+from marin_rules.settings.ownership import check_not_planted
+from marin_rules.settings.profiles import foreign_profile
+from marin_rules.settings.run_settings import Settings, read_settings
+from marin_rules.state.asked_step import check_asked_steps
+from marin_rules.state.assessment import IDLE, Assessment, State
 from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
-from marin_rules.storage.urls import check_prefix
+from marin_rules.urls import check_prefix
+from marin_rules.worker.command import run_step_command
 
 _MILESTONES = 100
 """Python stops a recursion after 1000 calls; each level takes Snakemake two, and a file's handling some more."""

@@ -15,10 +15,10 @@ import os
 from collections.abc import Callable
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.settings.ownership import Circle
 from marin_rules.software.environment import Environment, explained_errors
 from marin_rules.software.manifest import manifest_path
 from marin_rules.software.trust import check_environment, check_folder
-from marin_rules.storage.ownership import Circle
 
 
 class EnvironmentBuildError(MarinRulesError):

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+from marin_rules.settings.ownership import Circle
 from marin_rules.software.build import EnvironmentBuildError, environment_path, find_python
 from marin_rules.software.environment import Environment
 from marin_rules.software.manifest import Manifest, manifest_path, write_manifest
@@ -32,7 +33,6 @@ from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
-from marin_rules.storage.ownership import Circle
 from marin_rules.storage.patience import patiently
 
 _WAIT_SECONDS = (0.05, 2.0)

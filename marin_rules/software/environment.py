@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from marin_rules.errors import SettingsError
-from marin_rules.storage.files import is_url, local_path
+from marin_rules.storage.files import local_path
+from marin_rules.urls import is_url
 
 FOLDER_VARIABLE = "MARIN_ENVIRONMENTS"
 

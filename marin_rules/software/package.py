@@ -12,9 +12,10 @@ import secrets
 import shutil
 
 import marin_rules
+from marin_rules.settings.ownership import Circle, check_own_folder
 from marin_rules.software.environment import explained_errors
 from marin_rules.software.trust import check_folder
-from marin_rules.storage.ownership import Circle, check_own_folder, make_private_folder
+from marin_rules.storage.private_files import make_private_folder
 
 _PARENT = "packages"
 

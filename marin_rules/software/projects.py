@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from marin_rules.errors import SettingsError
-from marin_rules.storage.ownership import check_not_planted
+from marin_rules.settings.ownership import check_not_planted
 
 _FILE = "pyproject.toml"
 _TABLES = ("project", "dependency-groups")

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from marin_rules.errors import SettingsError
 from marin_rules.software.credentials import has_credentials, without_credentials
 from marin_rules.software.projects import IncludedGroup, Project, find_project, installed_project
-from marin_rules.storage.urls import split_url
+from marin_rules.urls import split_url
 
 OWN_NAME = "marin-rules"
 

@@ -11,7 +11,7 @@ import glob
 import os
 import stat
 
-from marin_rules.storage.ownership import TRUST_VARIABLE, Circle, UntrustedError, group_name, objection, user_name
+from marin_rules.settings.ownership import TRUST_VARIABLE, Circle, UntrustedError, group_name, objection, user_name
 
 _PARTS = ("", "bin", "bin/python", "lib", "lib/python*", "lib/python*/site-packages", "pyvenv.cfg")
 """What others would have to change to change what is executed. What is below was made along with it."""

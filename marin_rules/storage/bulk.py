@@ -15,7 +15,7 @@ from typing import Any
 from marin_rules.storage.explain import UnansweredError, explain, explained_store_errors, http_code
 from marin_rules.storage.filesystems import open_filesystem
 from marin_rules.storage.patience import patiently
-from marin_rules.storage.urls import bucket_root, split_url
+from marin_rules.urls import bucket_root, split_url
 
 # It logs every error with a stack. Ours are explained to whoever called.
 logging.getLogger("gcsfs").addFilter(lambda record: record.levelno < logging.ERROR)

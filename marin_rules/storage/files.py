@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from marin_rules.storage.explain import StorageError, explained_store_errors
 from marin_rules.storage.filesystems import open_filesystem
 from marin_rules.storage.regular_files import open_regular
+from marin_rules.urls import is_url
 
 if TYPE_CHECKING:
     from marin_rules.storage.objects.store import ObjectStore
@@ -66,12 +67,6 @@ _CAUSES = {
 }
 _CAUSES[errno.EEXIST] = _CAUSES[errno.ENOTDIR]
 _CAUSES[errno.EPERM] = _CAUSES[errno.EACCES]
-
-
-def is_url(path: str) -> bool:
-    """Whether `path` belongs to fsspec: `gs://...` does, `/data`, `data` and `file:///data` do not."""
-    scheme, separator, _ = path.partition("://")
-    return separator != "" and scheme != "" and "/" not in scheme and scheme not in _LOCAL_SCHEMES
 
 
 def local_path(path: str) -> str:

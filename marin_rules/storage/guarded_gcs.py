@@ -21,8 +21,8 @@ from typing import Any
 from gcsfs import GCSFileSystem
 
 from marin_rules.geography import bucket_of, common
+from marin_rules.settings.cluster_file import CLUSTER_VARIABLE
 from marin_rules.storage.budget import BudgetError, Receipt, charge
-from marin_rules.storage.cluster_file import CLUSTER_VARIABLE
 from marin_rules.storage.guard import already_charged, is_charged
 from marin_rules.storage.multipart import well_formed
 from marin_rules.storage.prefix import PREFIX_VARIABLE, marin_prefix

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import os
 
-from marin_rules.storage.clusters import DEFAULT_SCHEME, Cluster, current_cluster
+from marin_rules.settings.data_buckets import DEFAULT_SCHEME, Cluster, current_cluster
+from marin_rules.settings.ownership import Circle, UntrustedError, objection, user_name
 from marin_rules.storage.metadata import is_google_machine, machine_region
-from marin_rules.storage.ownership import Circle, UntrustedError, make_private_folder, objection, user_name
-from marin_rules.storage.urls import split_url
+from marin_rules.storage.private_files import make_private_folder
+from marin_rules.urls import split_url
 
 PREFIX_VARIABLE = "MARIN_PREFIX"
 DEFAULT_PREFIX = "/tmp/marin"

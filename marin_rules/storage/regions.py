@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marin_rules.geography import bucket_of, is_region, joined, normalised
-from marin_rules.storage.clusters import current_cluster
+from marin_rules.settings.data_buckets import current_cluster
 from marin_rules.storage.prefix import marin_prefix, region_of_this_machine
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import os
 
-from marin_rules.storage.clusters import DEFAULT_TEMPORARY_DAYS, DEFAULT_TEMPORARY_PATH, current_cluster
-from marin_rules.storage.files import is_url
+from marin_rules.settings.data_buckets import DEFAULT_TEMPORARY_DAYS, DEFAULT_TEMPORARY_PATH, current_cluster
 from marin_rules.storage.prefix import marin_prefix
-from marin_rules.storage.urls import bucket_root
+from marin_rules.urls import bucket_root, is_url
 
 
 def marin_temp_bucket(ttl_days: float, prefix: str = "", source_prefix: str | None = None) -> str:

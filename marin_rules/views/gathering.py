@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.assessment import StatusOrError
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep
-from marin_rules.execution.info import info_path, parse_info
-from marin_rules.execution.status import ARTIFACT_FILE, CorruptStatusError, Status
-from marin_rules.execution.step_log import last_lines, log_path
-from marin_rules.storage.files import is_url, read_bytes
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.assessment import StatusOrError
+from marin_rules.state.info import info_path, parse_info
+from marin_rules.state.status import ARTIFACT_FILE, CorruptStatusError, Status
+from marin_rules.state.step_log import last_lines, log_path
+from marin_rules.storage.files import read_bytes
+from marin_rules.urls import is_url
 from marin_rules.views.step_facts import TRACEBACK_LINES, Reference, StepFacts, log_end
 
 _ARTIFACT_BYTES = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 
 _SHOWN = 20
 _NOT_BUILT = "asked for, but not built:"

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from marin_rules.execution.status import CorruptStatusError, read_status
-from marin_rules.execution.step_lease import peek
-from marin_rules.execution.step_log import last_lines, log_path
-from marin_rules.execution.written_steps import WrittenStep, dependents
+from marin_rules.state.status import CorruptStatusError, read_status
+from marin_rules.state.step_lease import peek
+from marin_rules.state.step_log import last_lines, log_path
+from marin_rules.state.written_steps import WrittenStep, dependents
 from marin_rules.storage.leases.record import CorruptLeaseError, describe
 
 

@@ -6,8 +6,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from marin_rules.execution.assessment import IDLE, Assessment, State, Verdict
-from marin_rules.execution.frozen import FrozenStep
+from marin_rules.plans.frozen import FrozenStep
+from marin_rules.state.assessment import IDLE, Assessment, State, Verdict
 
 _ORDER = (State.RUN, State.ELSEWHERE, State.BLOCKED, State.CACHED, State.NOT_NEEDED)
 _COLOURS = {

@@ -12,8 +12,8 @@ import pytest
 
 from marin_rules.commands.run import patterns_for
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.deletion import check_deletable, delete_step
-from marin_rules.execution.written_steps import WrittenStep, matching
+from marin_rules.state.written_steps import WrittenStep, matching
+from marin_rules.upkeep.deletion import check_deletable, delete_step
 
 EXPERIMENT = """
     import os

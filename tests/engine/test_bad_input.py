@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
+from marin_rules.engine.plan_in_process import Session
 from marin_rules.engine.rule_files import check_rule_file
-from marin_rules.engine.session import Session
 from marin_rules.errors import ExperimentError, MarinRulesError
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.handover import load_experiment
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.experiment_file import load_experiment
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
 
 HELLO_WORLD = "experiments/tutorials/hello_world.py"
 DATA = "hello_world/data-d50b06"
@@ -488,13 +488,13 @@ def test_a_damaged_plan_runs_nothing(
 ) -> None:
     file = tmp_path / "plan"
     file.write_bytes(damage(file.read_bytes()))
-    worker = ["-m", "marin_rules.execution.worker", "--plan", file, "--step", plan.steps[0].key]
+    worker = ["-m", "marin_rules.worker", "--plan", file, "--step", plan.steps[0].key]
     paragraph(python(*worker), str(file), "is damaged", "start the experiment again")
     assert not prefix.exists()
 
 
 def test_a_missing_plan_and_an_unknown_step(plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path) -> None:
-    worker = ["-m", "marin_rules.execution.worker", "--plan"]
+    worker = ["-m", "marin_rules.worker", "--plan"]
     paragraph(python(*worker, tmp_path / "gone", "--step", "data-123456"), str(tmp_path / "gone"), "again")
     unknown = python(*worker, tmp_path / "plan", "--step", "data-123456")
     paragraph(unknown, str(tmp_path / "plan"), "no step data-123456")

@@ -11,14 +11,14 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.engine.names import rule_names
-from marin_rules.engine.profiles import chosen_profile, foreign_profile
-from marin_rules.engine.settings import Settings, read_settings
 from marin_rules.errors import SettingsError
-from marin_rules.execution.frozen import FrozenStep, freeze
-from marin_rules.execution.run import new_run
 from marin_rules.machines import MachineRequest
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenStep, freeze
+from marin_rules.plans.run import new_run
 from marin_rules.resources import ResourceConfig
+from marin_rules.settings.profiles import chosen_profile, foreign_profile
+from marin_rules.settings.run_settings import Settings, read_settings
 
 EXPERIMENT = """
     import os

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from marin_rules.execution.machine import memory_mb
+from marin_rules.clusters.this_machine import memory_mb
 
 EXPERIMENT = """
     import json

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from marin_rules import compute_output_path
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
 from marin_rules.steps import ExecutorStep
 
 STRANGER = 54321
@@ -135,7 +135,7 @@ def _write(function: Callable[[Any], None], folder: Path, prefix: Path) -> Froze
 
 def _worker(plan: FrozenPlan, file: Path, *, digest: bool) -> list[str]:
     known = ["--digest", plan.digest] if digest else []
-    return ["-m", "marin_rules.execution.worker", *known, "--plan", str(file), "--step", plan.steps[0].key]
+    return ["-m", "marin_rules.worker", *known, "--plan", str(file), "--step", plan.steps[0].key]
 
 
 def test_a_plan_that_was_exchanged_is_not_executed(tmp_path: Path, prefix: Path, python: Any) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.engine.workflow import milestones
-from marin_rules.execution.frozen import freeze
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import freeze
+from marin_rules.plans.run import new_run
 
 EXPERIMENT = """
     import os

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
-from marin_rules.engine.session import Session
-from marin_rules.execution.frozen import freeze
-from marin_rules.execution.info import step_info, timestamp
-from marin_rules.execution.run import new_run
+from marin_rules.engine.plan_in_process import Session
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import freeze
+from marin_rules.plans.run import new_run
+from marin_rules.state.info import step_info
+from marin_rules.units import timestamp
 
 
 def do(config: Any) -> None:

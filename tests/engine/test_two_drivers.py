@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from marin_rules.execution.step_lease import lease_path
+from marin_rules.state.step_lease import lease_path
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LeaseRecord
@@ -126,9 +126,9 @@ WORKER = f"""
     import subprocess
     import sys
     from marin_rules import THIS_OUTPUT_PATH, ExecutorStep
-    from marin_rules.execution import worker
-    from marin_rules.execution.frozen import freeze
-    from marin_rules.execution.run import new_run
+    from marin_rules.worker import worker
+    from marin_rules.plans.frozen import freeze
+    from marin_rules.plans.run import new_run
     from marin_rules.plan import make_plan
 
     def hang(path):

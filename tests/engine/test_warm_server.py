@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules.engine.locations import run_step_command
+from marin_rules.worker.command import run_step_command
 
 STEPS = 150
 
@@ -37,7 +37,7 @@ def test_many_short_steps_side_by_side(experiment: Any, snakemake: Any, tmp_path
 OBEY_MODES = ("setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override") if os.getuid() == 0 else ()
 """Root writes where nobody may, unless this right is taken away."""
 
-DIRECTLY = ["-P", "-m", "marin_rules.execution.worker", "--plan", "p", "--step", "s"]
+DIRECTLY = ["-P", "-m", "marin_rules.worker", "--plan", "p", "--step", "s"]
 
 
 def run_step(warm: Path) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy
 import pytest
 
-from marin_rules.execution.artifact import UnfinishedError, artifact_of
+from marin_rules.state.artifact import UnfinishedError, artifact_of
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep, output_path_of
-from marin_rules.execution.assessment import Assessment, State, assess
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep, freeze
-from marin_rules.execution.run import new_run
-from marin_rules.execution.status import CorruptStatusError, Status, parse_status
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep, freeze
+from marin_rules.plans.run import new_run
+from marin_rules.state.assessment import Assessment, State, assess
+from marin_rules.state.status import CorruptStatusError, Status, parse_status
 from marin_rules.storage.leases.record import LeaseRecord
 
 SUCCESS, FAILED, DEP_FAILED = Status.SUCCESS, Status.FAILED, Status.DEP_FAILED

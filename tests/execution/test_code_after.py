@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules.execution.code_after import line_after_executor_main
+from marin_rules.plans.code_after import line_after_executor_main
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from marin_rules.execution.conclusion import conclude
-from marin_rules.execution.status import Status
-from marin_rules.execution.step_call import Outcome
-from marin_rules.execution.step_process import Returned
+from marin_rules.state.status import Status
+from marin_rules.worker.conclusion import conclude
+from marin_rules.worker.step_call import Outcome
+from marin_rules.worker.step_process import Returned
 
 WHOLE = Outcome(artifact="1")
 RAISED = Outcome(error="ValueError: no")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.conda import (
+from marin_rules.plans.conda import (
     CondaEnvironment,
     active_prefix,
     conda_packages,

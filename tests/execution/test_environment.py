@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution.environment import (
+from marin_rules.worker.variables import (
     enter_step_environment,
     exported,
     for_job_elsewhere,
@@ -40,7 +40,7 @@ def seen_by_child(number: int | None, variables: dict[str, str]) -> dict[str, st
     """The environment of a step's process, in a Python of its own."""
     code = (
         "import json, os, sys\n"
-        "from marin_rules.execution.environment import enter_step_environment\n"
+        "from marin_rules.worker.variables import enter_step_environment\n"
         "enter_step_environment(json.loads(sys.argv[1]))\n"
         "print(json.dumps(dict(os.environ)))\n"
     )
@@ -75,7 +75,7 @@ def test_nothing_is_published_for_steps_without_variables() -> None:
 def test_a_process_keeps_what_another_one_kept_for_it(published: Any) -> None:
     """The engine outlives a `python x.py` that is killed."""
     keeper = subprocess.Popen(
-        [sys.executable, "-c", "import json; from marin_rules.execution.environment import exported\n"
+        [sys.executable, "-c", "import json; from marin_rules.worker.variables import exported\n"
          "print(json.dumps(exported([{'A': 'one'}, {'A': 'two'}])), flush=True); input()"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

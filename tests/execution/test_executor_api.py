@@ -35,7 +35,7 @@ from marin_rules import (
     this_output_path,
     versioned,
 )
-from marin_rules.execution.handover import current_handover, load_experiment
+from marin_rules.plans.experiment_file import current_handover, load_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

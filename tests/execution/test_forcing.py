@@ -8,10 +8,10 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.errors import SettingsError
-from marin_rules.execution.forcing import forced_steps
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.forcing import forced_steps
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
 
 
 def never_called(config: Any) -> None:

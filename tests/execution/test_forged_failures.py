@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from marin_rules.execution.drive import Failure, pickled, read_failures, record_failure
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.ranks import _report, write_report
-from marin_rules.execution.run import new_run
-from marin_rules.execution.step_call import Outcome
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
+from marin_rules.state.failures import Failure, pickled, read_failures, record_failure
 from marin_rules.steps import ExecutorStep
+from marin_rules.worker.ranks import _report, write_report
+from marin_rules.worker.step_call import Outcome
 
 
 class Trap:

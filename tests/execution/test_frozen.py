@@ -32,11 +32,11 @@ from marin_rules import (
     remote,
     versioned,
 )
-from marin_rules.execution.environment import enter_step_environment, exported
-from marin_rules.execution.frozen import FrozenPlan, FrozenStep, PlanFileError, freeze
-from marin_rules.execution.handover import load_experiment
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.experiment_file import load_experiment
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep, PlanFileError, freeze
+from marin_rules.plans.run import new_run
+from marin_rules.worker.variables import enter_step_environment, exported
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECRET = "hunter2-4711"
@@ -81,7 +81,7 @@ def call_elsewhere(path: str, *, with_folder: Path | None = None) -> dict[str, A
     """What each step of the plan returns in a process that has seen nothing of this one."""
     code = (
         "import json, sys\n"
-        "from marin_rules.execution.frozen import FrozenPlan\n"
+        "from marin_rules.plans.frozen import FrozenPlan\n"
         "plan = FrozenPlan.read(sys.argv[1])\n"
         "calls = {step.name: plan.call(step) for step in plan.steps}\n"
         "print(json.dumps({name: call.fn(call.config) for name, call in calls.items()}))\n"
@@ -338,8 +338,8 @@ def test_an_experiment_file_travels(experiment: Path) -> None:
 def test_a_script_that_was_started_itself_travels(experiment: Path) -> None:
     script = EXPERIMENT.format(factor=10).partition("if __name__")[0] + (
         "import sys\n"
-        "from marin_rules.execution.frozen import freeze\n"
-        "from marin_rules.execution.run import new_run\n"
+        "from marin_rules.plans.frozen import freeze\n"
+        "from marin_rules.plans.run import new_run\n"
         "from marin_rules.plan import make_plan\n"
         "compute = ExecutorStep('compute', compute, Slotted(Local(5, path='x')))\n"
         "steps = [compute, ExecutorStep('marked', marked, Local(6))]\n"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep, PlanError, ResourceConfig, remote
-from marin_rules.execution import worker
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.run import new_run
 from marin_rules.machines import MachineRequest
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
+from marin_rules.worker import worker
 
 
 def work(config: Any) -> None:

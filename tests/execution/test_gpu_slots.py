@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from marin_rules.clusters.this_machine import GPU_VARIABLE
 from marin_rules.errors import MarinRulesError
-from marin_rules.execution import gpu_slots
-from marin_rules.execution.gpu_slots import GpuSlots
-from marin_rules.execution.machine import GPU_VARIABLE
+from marin_rules.worker import gpu_slots
+from marin_rules.worker.gpu_slots import GpuSlots
 
 DEADLINE = 30.0
 """Seconds after which something that was waited for will not come. Not reached when all is well."""
@@ -214,7 +214,7 @@ def test_a_program_that_outlives_the_holder_does_not_keep_its_gpu(machine: Calla
     machine("0")
     script = """if True:
         import subprocess, sys
-        from marin_rules.execution import gpu_slots
+        from marin_rules.worker import gpu_slots
         gpu_slots.PLACE = sys.argv[1]
         slots = gpu_slots.GpuSlots(1, "train")
         assert slots.try_take() is None

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution.frozen import FrozenPlan
-from marin_rules.execution.known_runs import KnownRun, find_run, forget, known_runs, remember
-from marin_rules.execution.run import new_run
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.run import new_run
+from marin_rules.state.run_registry import KnownRun, find_run, forget, known_runs, remember
 from marin_rules.storage.leases.owner import Owner
 
 

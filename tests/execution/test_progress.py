@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution.progress import made_progress
+from marin_rules.state.progress import made_progress
 
 BEGAN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 

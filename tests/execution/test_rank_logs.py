@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from emulators.s3.emulator import S3Emulator
-from marin_rules.execution.ranks import RankLogs
 from marin_rules.storage.objects import open as open_module
+from marin_rules.worker.ranks import RankLogs
 
 
 def test_logs_of_ranks_on_an_object_store(

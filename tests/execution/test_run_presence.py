@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from marin_rules.execution import run_presence
-from marin_rules.execution.frozen import FrozenPlan
-from marin_rules.execution.known_runs import find_run, forget
-from marin_rules.execution.run import new_run
-from marin_rules.execution.run_presence import RunPresence
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.run import new_run
+from marin_rules.state import run_presence
+from marin_rules.state.run_presence import RunPresence
+from marin_rules.state.run_registry import find_run, forget
 
 
 def test_a_driver_is_seen_again_and_again_until_its_end(

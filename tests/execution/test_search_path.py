@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules.execution.search_path import hides_python_module, with_folders
+from marin_rules.plans.search_path import hides_python_module, with_folders
 
 LIBRARY = frozenset({"/py.zip", "/py", "/py/dynload"})
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marin_rules.execution.status import (
+from marin_rules.state.status import (
     CorruptStatusError,
     Status,
     parse_status,

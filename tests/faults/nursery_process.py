@@ -16,10 +16,10 @@ from typing import Any, NoReturn
 
 from faults import blobs
 from faults.boundaries import Boundaries, Orders
-from marin_rules.execution import worker
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
+from marin_rules.worker import worker
 
 _PR_SET_CHILD_SUBREAPER = 36
 

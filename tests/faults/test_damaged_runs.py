@@ -9,7 +9,7 @@ import pytest
 
 from faults.places import INFO, LEASE, STATUS, Place
 from marin_rules import THIS_OUTPUT_PATH
-from marin_rules.execution.executor import compute_output_path
+from marin_rules.driver.executor import compute_output_path
 
 ONE_STEP = """
     import os

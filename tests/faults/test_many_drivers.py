@@ -17,7 +17,7 @@ import pytest
 from faults.dags import EXPERIMENT, Dag
 from faults.places import Objects
 
-SERVER = "marin_rules.engine.warm_server"
+SERVER = "marin_rules.worker.warm.server"
 LIFETIME = "6"
 ROUNDS = 20
 

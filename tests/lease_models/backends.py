@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lease_models.memory import FencedStore, MemoryObjects
-from marin_rules.execution.status import STATUS_FILE
-from marin_rules.execution.step_lease import lease_path
+from marin_rules.state.status import STATUS_FILE
+from marin_rules.state.step_lease import lease_path
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.store import LeaseStore

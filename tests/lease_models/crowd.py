@@ -18,8 +18,8 @@ from lease_models.oracle import Ledger, Violation
 from lease_models.programs import is_done, patiently, take_up
 from lease_models.replay import LEASE, LOST, STATUS, Kind, MakeLease, Request, Seat, real_lease
 from lease_models.turns import Turns
-from marin_rules.execution import status as status_module
-from marin_rules.execution.status import Status, status_bytes
+from marin_rules.state import status as status_module
+from marin_rules.state.status import Status, status_bytes
 from marin_rules.storage.explain import UnansweredError
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner

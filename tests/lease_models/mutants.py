@@ -20,7 +20,7 @@ from lease_models.replay import (
     Seat,
     real_lease,
 )
-from marin_rules.execution.status import Status, status_bytes
+from marin_rules.state.status import Status, status_bytes
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.record import LeaseRecord

@@ -13,7 +13,7 @@ content. A `Violation` is one of these:
 
 from typing import NamedTuple, Self
 
-from marin_rules.execution.status import Status, parse_status
+from marin_rules.state.status import Status, parse_status
 
 type Worker = int
 

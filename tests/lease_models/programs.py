@@ -1,10 +1,10 @@
-"""What a worker does with its lease, as in `marin_rules.execution.worker`, with nothing between the calls."""
+"""What a worker does with its lease, as in `marin_rules.worker.worker`, with nothing between the calls."""
 
 import contextlib
 from collections.abc import Callable
 
 from lease_models.replay import STATUS, MakeLease, Seat
-from marin_rules.execution.status import Status, parse_status, status_bytes
+from marin_rules.state.status import Status, parse_status, status_bytes
 from marin_rules.storage.explain import UnansweredError
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.store import ChangedError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lease_models.clock import elsewhere
-from marin_rules.execution import status as status_module
+from marin_rules.state import status as status_module
 from marin_rules.storage.explain import UnansweredError
 from marin_rules.storage.leases import record as record_module
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects

@@ -13,12 +13,12 @@ import signal
 import sys
 import threading
 
-from marin_rules.execution.status import Status, status_bytes, status_path
-from marin_rules.execution.step_lease import open_lease
-from marin_rules.storage.files import is_url
+from marin_rules.state.status import Status, status_bytes, status_path
+from marin_rules.state.step_lease import open_lease
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
+from marin_rules.urls import is_url
 
 
 def main(output_path: str, moment: str) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from marin_rules.clusters.slurm.native_options import native_options
 from marin_rules.engine.drmaa_executor import Executor
 from marin_rules.errors import SettingsError
-from marin_rules.slurm.native_options import native_options
 from runs.fixtures import REPOSITORY, Result, Running
 from slurm.cluster import SlurmCluster
 

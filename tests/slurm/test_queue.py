@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.slurm.commands import SlurmBusyError, SlurmError, run_command
-from marin_rules.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
-from marin_rules.slurm.reasons import advice_about
-from marin_rules.slurm.refusals import Refusal, kind_of, pause_seconds
-from marin_rules.slurm.states import Meaning, meaning_of
-from marin_rules.slurm.submission import Submission
+from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, run_command
+from marin_rules.clusters.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
+from marin_rules.clusters.slurm.reasons import advice_about
+from marin_rules.clusters.slurm.refusals import Refusal, kind_of, pause_seconds
+from marin_rules.clusters.slurm.states import Meaning, meaning_of
+from marin_rules.clusters.slurm.submission import Submission
 from slurm.cluster import SlurmCluster
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from marin_rules.clusters.slurm import discovery
+from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
+from marin_rules.clusters.slurm.site import Queue, Site, read_site
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
 from marin_rules.resources import CpuConfig, GpuConfig, ResourceConfig, TpuConfig
-from marin_rules.slurm import discovery
-from marin_rules.slurm.discovery import cluster_file_text, discover_site
-from marin_rules.slurm.site import Queue, Site, read_site
 from slurm.cluster import SlurmCluster
 
 FILE = """

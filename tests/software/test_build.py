@@ -50,7 +50,7 @@ def test_a_step_finds_its_packages_and_marin_rules_but_not_snakemake(folder: Pat
     assert python == os.path.join(path, "bin", "python")
     assert environment.name.startswith("six-iniconfig-")
     package = package_folder(str(folder))
-    assert run(python, "import marin_rules.execution.worker, six; print(six.__name__)", PYTHONPATH=package) == "six"
+    assert run(python, "import marin_rules.worker.worker, six; print(six.__name__)", PYTHONPATH=package) == "six"
     looked_for = "import importlib.util; print(importlib.util.find_spec('snakemake'))"
     assert run(python, looked_for, PYTHONPATH=package) == "None"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from marin_rules.settings.ownership import Circle, UntrustedError
 from marin_rules.software.build import ensure_environment, environment_path
 from marin_rules.software.environment import Environment
 from marin_rules.software.package import package_folder
-from marin_rules.storage.ownership import Circle, UntrustedError
 
 STRANGER = 54321
 """A user, and a group, that no test machine has."""

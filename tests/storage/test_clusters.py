@@ -7,7 +7,7 @@ import pytest
 
 from marin_rules.errors import SettingsError
 from marin_rules.project import project_folder
-from marin_rules.storage.clusters import current_cluster, read_cluster
+from marin_rules.settings.data_buckets import current_cluster, read_cluster
 
 
 @pytest.fixture

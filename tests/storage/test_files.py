@@ -13,7 +13,6 @@ import pytest
 from marin_rules.storage.files import (
     StorageError,
     file_size,
-    is_url,
     local_path,
     make_directory,
     modified_time,
@@ -21,6 +20,7 @@ from marin_rules.storage.files import (
     read_part,
     write_atomic,
 )
+from marin_rules.urls import is_url
 
 
 @pytest.fixture(params=["local", "file", "memory"])

@@ -7,19 +7,13 @@ from pathlib import Path
 import pytest
 
 from marin_rules.errors import SettingsError
+from marin_rules.settings.ownership import Circle, UntrustedError, check_not_planted, objection
 from marin_rules.storage import prefix as prefixes
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.local import LocalLeaseStore
-from marin_rules.storage.ownership import (
-    Circle,
-    UntrustedError,
-    check_not_planted,
-    make_private_folder,
-    objection,
-    read_within,
-)
 from marin_rules.storage.prefix import check_default_prefix, claim_prefix
+from marin_rules.storage.private_files import make_private_folder, read_within
 from marin_rules.storage.regular_files import open_to_append
 
 STRANGER = 54321

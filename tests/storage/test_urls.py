@@ -5,7 +5,7 @@ import os
 import pytest
 
 from marin_rules.errors import SettingsError
-from marin_rules.storage.urls import bucket_root, check_prefix, split_url
+from marin_rules.urls import bucket_root, check_prefix, split_url
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
-from marin_rules.execution.frozen import FrozenPlan, freeze
-from marin_rules.execution.run import new_run
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.run import new_run
 from marin_rules.views.results import Cut, results
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
-from marin_rules.execution.assessment import Assessment, assess
-from marin_rules.execution.frozen import freeze
-from marin_rules.execution.run import new_run
-from marin_rules.execution.status import Status
 from marin_rules.plan import make_plan
+from marin_rules.plans.frozen import freeze
+from marin_rules.plans.run import new_run
+from marin_rules.state.assessment import Assessment, assess
+from marin_rules.state.status import Status
 from marin_rules.views.table import table
 
 

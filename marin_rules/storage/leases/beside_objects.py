@@ -11,7 +11,7 @@ A lease is given back by deleting it, or, on a store that ignores the condition 
 successor's, by a conditional write of `FREE`. That one stays; whoever wants the lease replaces it.
 
 That asks for versions that never come back. The generations of GCS do not. The ETag of S3 is a hash of the content: a
-writer there must put something unique into what it writes (see `marin_rules.execution.status.status_bytes`).
+writer there must put something unique into what it writes (see `marin_rules.state.status.status_bytes`).
 """
 
 from collections.abc import Callable

@@ -28,7 +28,6 @@ from collections.abc import Iterator
 from marin_rules.storage.explain import StorageError, UnansweredError
 from marin_rules.storage.files import (
     explained_errors,
-    is_url,
     local_path,
     make_directory,
     read_all,
@@ -38,6 +37,7 @@ from marin_rules.storage.files import (
 from marin_rules.storage.leases.record import LeaseRecord
 from marin_rules.storage.leases.store import Snapshot, Version
 from marin_rules.storage.regular_files import open_regular
+from marin_rules.urls import is_url
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)

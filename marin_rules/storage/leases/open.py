@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from marin_rules.errors import SettingsError
-from marin_rules.storage.files import is_url
 from marin_rules.storage.leases.clock import SystemClock
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LIFETIME_SECONDS, SHORTEST_LIFETIME_SECONDS
 from marin_rules.storage.leases.store import LeaseStore
+from marin_rules.urls import is_url
 
 if TYPE_CHECKING:
     from marin_rules.storage.objects.store import ObjectStore

@@ -14,13 +14,13 @@ from functools import cache
 from typing import Any
 
 from marin_rules.geography import common, continent
-from marin_rules.storage.clusters import current_cluster
+from marin_rules.settings.data_buckets import current_cluster
 from marin_rules.storage.explain import missing_client
-from marin_rules.storage.files import is_url, local_path
+from marin_rules.storage.files import local_path
 from marin_rules.storage.guard import PROTOCOLS, install_guard
 from marin_rules.storage.prefix import marin_prefix, region_of_this_machine
 from marin_rules.storage.regions import region_of
-from marin_rules.storage.urls import split_url
+from marin_rules.urls import is_url, split_url
 
 _kept: dict[int, Any] = {}
 """All clients ever used. In a forked process fsspec forgets those of the parent; if they were collected, they would

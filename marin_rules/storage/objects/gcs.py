@@ -12,7 +12,7 @@ from typing import Any
 
 from marin_rules.storage.explain import explained_store_errors, missing_client
 from marin_rules.storage.objects.store import ObjectState, ObjectVersion, StoredObject
-from marin_rules.storage.urls import split_url
+from marin_rules.urls import split_url
 
 _TIMEOUT_SECONDS = (5.0, 10.0)
 _RETRY_SECONDS = 15.0

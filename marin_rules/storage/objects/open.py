@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from marin_rules.storage.objects.store import ObjectStore
-from marin_rules.storage.urls import split_url
+from marin_rules.urls import split_url
 
 _local = threading.local()
 

@@ -26,7 +26,7 @@ from marin_rules.storage.files import TEMPORARY_PREFIX, read_bytes, write_atomic
 from marin_rules.storage.objects.open import open_objects
 from marin_rules.storage.objects.store import ObjectStore
 from marin_rules.storage.patience import patiently
-from marin_rules.storage.urls import bucket_root
+from marin_rules.urls import bucket_root
 
 ADVISORY_VARIABLE = "MARIN_ADVISORY_LEASES"
 """Set to 1: go on where a store ignores conditions, as on any store that has none."""

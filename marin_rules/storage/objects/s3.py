@@ -9,7 +9,7 @@ from typing import Any
 
 from marin_rules.storage.explain import explained_store_errors, http_code, missing_client
 from marin_rules.storage.objects.store import ObjectState, ObjectVersion, StoredObject
-from marin_rules.storage.urls import split_url
+from marin_rules.urls import split_url
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 6.0
 _ATTEMPTS = 4

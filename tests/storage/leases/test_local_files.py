@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution.status import Status, read_status, status_path
-from marin_rules.execution.step_lease import lease_path, peek
+from marin_rules.state.status import Status, read_status, status_path
+from marin_rules.state.step_lease import lease_path, peek
 from marin_rules.storage.explain import StorageError, UnansweredError
 from marin_rules.storage.leases import local
 from marin_rules.storage.leases.clock import SystemClock

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution.step_lease import lease_path, peek
+from marin_rules.state.step_lease import lease_path, peek
 from marin_rules.storage.leases import owner as owner_module
 from marin_rules.storage.leases.clock import SystemClock
 from marin_rules.storage.leases.lease import Lease

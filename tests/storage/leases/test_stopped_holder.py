@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.execution.status import Status, status_bytes, status_path
-from marin_rules.execution.step_lease import open_lease, peek
+from marin_rules.state.status import Status, status_bytes, status_path
+from marin_rules.state.step_lease import open_lease, peek
 from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.open import LIFETIME_VARIABLE

@@ -9,7 +9,7 @@ import pytest
 from emulators.gcs.emulator import GcsEmulator
 from emulators.s3.emulator import S3Emulator
 from lease_models.clock import ManualClock, elsewhere
-from marin_rules.execution.step_lease import lease_path, open_lease, peek
+from marin_rules.state.step_lease import lease_path, open_lease, peek
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
 from marin_rules.storage.leases.lease import Lease

@@ -1,0 +1,99 @@
+"""A step that runs, or waits in Slurm's queue."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from marin_rules.clusters.slurm.queue import SlurmJob, Tag
+from marin_rules.storage.leases.record import LeaseRecord
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step, by names that hold in every folder."""
+
+    name: str
+    key: str
+    """Its `<name>-<hash>`."""
+
+    output_path: str | None
+    """A whole path or a URL; None for the job of a run that is forgotten: only its worker knows."""
+
+    runs: tuple[str, ...] = ()
+    """The known runs that want it."""
+
+    place: str | None = None
+    """What the tags of its jobs say of its output path, which may have been a relative one."""
+
+    def is_same(self, other: Step) -> bool:
+        """Whether both are at the same place, whichever runs they were found in."""
+        if self.output_path is None or other.output_path is None:
+            return (self.key, self.place) == (other.key, other.place)
+        return self.output_path == other.output_path
+
+    def is_of(self, tag: Tag | None) -> bool:
+        """Whether a job with this tag is for this step."""
+        return tag is not None and tag.step == self.key and self.place in (None, tag.place)
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A step with whoever has it."""
+
+    step: Step
+    run: str
+    """The run that works on it; it may be somebody else's."""
+
+    lease: LeaseRecord | None = None
+    job: SlurmJob | None = None
+    recorded_job: str | None = None
+    """The Slurm job that its worker is in, and that is the step's own."""
+
+    attempt: int | None = None
+    driver_is_gone: bool = False
+    """Nobody waits for its end any more."""
+
+    @property
+    def is_queued(self) -> bool:
+        return self.job is not None and not self.job.nodes
+
+    @property
+    def node(self) -> str:
+        """Where it runs; nothing for one that waits."""
+        if self.job is not None:
+            return self.job.nodes
+        return "" if self.lease is None or self.lease.owner is None else self.lease.owner.host
+
+    @property
+    def seconds(self) -> float | None:
+        """For how long it has run; None for one that waits."""
+        if self.is_queued:
+            return None
+        if self.job is not None:
+            return elapsed_seconds(self.job.elapsed)
+        return None if self.lease is None or self.lease.since is None else max(0.0, time.time() - self.lease.since)
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """For how long its worker has been silent, if that is too long. By two clocks that may differ: for people."""
+        if self.lease is None:
+            return None
+        silent = time.time() - self.lease.timestamp
+        return silent if silent > self.lease.lifetime else None
+
+
+def name_in(key: str) -> str:
+    """The name of the step that has this key."""
+    return unquote(key).rpartition("-")[0] or key
+
+
+def elapsed_seconds(text: str) -> float | None:
+    """How long Slurm's `[days-][hours:]minutes:seconds` is; None for anything else."""
+    days, _, clock = text.rpartition("-")
+    try:
+        hours, minutes, seconds = map(int, f"0:{clock}".split(":")[-3:])
+        return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+    except ValueError:
+        return None

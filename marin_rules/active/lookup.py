@@ -1,0 +1,78 @@
+"""Which step or run a person means: by name, by `<name>-<hash>`, by output path, by the id of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+from marin_rules.active.active_step import Step, name_in
+from marin_rules.active.survey import Survey
+from marin_rules.errors import MarinRulesError
+from marin_rules.plans.frozen import absolute
+from marin_rules.state.info import info_path, read_info
+from marin_rules.state.status import status_path
+from marin_rules.state.step_log import log_path
+from marin_rules.storage.files import modified_time
+
+
+class NotFoundError(MarinRulesError):
+    """No step or run is meant, or more than one."""
+
+
+def find_steps(survey: Survey, text: str) -> list[Step]:
+    """The steps of known runs that `text` may mean, or else the one at that output path."""
+    path = absolute(text, os.getcwd())
+    found: dict[str, Step] = {}
+    for step in _all_steps(survey):
+        if text in (step.name, step.key) or path == step.output_path:
+            same = found.get(step.output_path or step.key)
+            runs = (*same.runs, *step.runs) if same is not None else step.runs
+            found[step.output_path or step.key] = replace(step, runs=tuple(dict.fromkeys(runs)))
+    if not found and (step_there := _step_at(path)) is not None:
+        return [step_there]
+    return list(found.values())
+
+
+def find_run(survey: Survey, text: str) -> str | None:
+    """The id of the run that `text` is, or is the beginning of."""
+    runs = {view.run.id for view in survey.runs} | {found.run for found in survey.under_way}
+    if text in runs:
+        return text
+    begun = sorted(run for run in runs if text and run.startswith(text))
+    if len(begun) > 1:
+        raise NotFoundError(f"{text!r} is the beginning of several runs; write more of it: {', '.join(begun)}")
+    return begun[0] if begun else None
+
+
+def the_only(steps: list[Step], text: str) -> Step:
+    """The one step that is meant."""
+    if not steps:
+        raise NotFoundError(
+            f"no step {text!r} in the runs that are known, and no output path of that name; `marin-rules jobs list`"
+            " shows what is under way"
+        )
+    if len(steps) > 1:
+        candidates = "\n".join(f"  {step.output_path or step.key}" for step in steps)
+        raise NotFoundError(f"{text!r} may be one of several steps; name it by its path:\n{candidates}")
+    return steps[0]
+
+
+def _all_steps(survey: Survey) -> Iterable[Step]:
+    for view in survey.runs:
+        yield from view.steps
+    for found in survey.under_way:
+        if found.step.output_path is None:
+            yield found.step
+
+
+def _step_at(path: str) -> Step | None:
+    """The step whose output path this is, whatever run it was of."""
+    if all(modified_time(name) is None for name in (status_path(path), info_path(path), log_path(path))):
+        return None
+    key = os.path.basename(path)
+    try:
+        name = str((read_info(path) or {})["name"])
+    except (MarinRulesError, KeyError):
+        name = name_in(key)
+    return Step(name, key, path)

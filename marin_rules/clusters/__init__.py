@@ -1,0 +1,1 @@
+"""Clusters: what machines there are, how jobs are queued there, and what became of them. Knows no steps."""

@@ -1,0 +1,84 @@
+"""Runs Slurm's own commands: with a time limit, and with an error that says what to do when they fail.
+
+A controller that restarts, or that is busy, fails or hangs for a while. Whoever calls decides whether to try again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from marin_rules.clusters.slurm.refusals import Refusal, kind_of
+from marin_rules.errors import MarinRulesError
+
+TIMEOUT_SECONDS = 30.0
+"""How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
+
+
+class SlurmError(MarinRulesError):
+    """A command of Slurm failed."""
+
+
+class SlurmBusyError(SlurmError):
+    """Slurm gave no answer, or asked to try again later."""
+
+
+class SlurmRefusedError(SlurmError):
+    """The request itself is wrong: it will be refused again."""
+
+
+def has_slurm() -> bool:
+    """Whether Slurm's commands are on this machine."""
+    return shutil.which("squeue") is not None
+
+
+def run_command(
+    *words: str,
+    stdin: str | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """What a command prints; bytes that are no UTF-8 come as replacement characters."""
+    try:
+        answer = subprocess.run(
+            words,
+            # Bytes: Slurm repeats what any of the user's other programs told it (comments, names), in any encoding.
+            input=None if stdin is None else os.fsencode(stdin),
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            timeout=timeout,
+            env=None if environment is None else dict(environment),
+            # Ctrl-C in a terminal is for the driver, which decides what is to be ended, and how.
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise SlurmRefusedError(
+            f"{words[0]} is not on this machine: start the run where Slurm's commands are"
+        ) from error
+    except OSError as error:  # No memory, no processes left, no permission.
+        raise SlurmError(f"{words[0]} could not be started: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise SlurmBusyError(f"{words[0]} gave no answer for {timeout:.0f} s") from error
+    if answer.returncode != 0:
+        message = _message(_text(answer.stderr))
+        raise _ERRORS[kind_of(message)](f"{words[0]} failed: {message or f'exit code {answer.returncode}'}")
+    return _text(answer.stdout)
+
+
+_ERRORS = {Refusal.PASSING: SlurmBusyError, Refusal.UNKNOWN: SlurmError, Refusal.LASTING: SlurmRefusedError}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
+
+
+def _message(text: str) -> str:
+    lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(lines[:4])
+
+
+def user_name() -> str:
+    """Whose jobs are ours, in the words of squeue and scancel."""
+    return str(os.getuid())

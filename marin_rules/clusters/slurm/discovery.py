@@ -1,0 +1,112 @@
+"""A cluster without a file: its partitions and GPUs, as Slurm tells them.
+
+Enough to send steps to machines that have what they ask for. What Slurm cannot tell (which account to use, which of
+two A100 partitions has the larger memory) belongs into `config/clusters/<name>.yaml`; `marin-rules cluster discover`
+prints a first version of that file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from marin_rules.clusters.slurm.commands import run_command
+from marin_rules.clusters.slurm.site import Queue, Site
+from marin_rules.machines import memory_text
+
+_GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>[0-9]+)")
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){0,2})")
+_PLAIN_GPU = "GPU"
+"""What GPUs are called whose type Slurm does not tell."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    partition: str
+    is_default: bool
+    max_runtime: int | None
+    memory_mb: int
+    gpus: tuple[tuple[str, int], ...]
+
+
+def discover_site() -> Site:
+    """The cluster of this machine."""
+    config = run_command("scontrol", "show", "config")
+    name = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
+    rows = [_row(line) for line in run_command("sinfo", "--noheader", "--format=%P|%a|%l|%m|%G").splitlines()]
+    return _site(name[1] if name else "slurm", [row for row in rows if row is not None])
+
+
+def _site(name: str, rows: Iterable[_Row]) -> Site:
+    cpu: Queue | None = None
+    fallback: Queue | None = None
+    gpus: dict[str, Queue] = {}
+    for row in rows:
+        queue = Queue(partition=row.partition, max_runtime=row.max_runtime, max_memory_mb=row.memory_mb)
+        if row.is_default:
+            cpu = _larger(cpu, queue)
+        fallback = _larger(fallback, queue) if fallback is None or fallback.partition == row.partition else fallback
+        for kind, count in row.gpus:
+            gres = None if kind == _PLAIN_GPU else kind
+            gpus.setdefault(kind.upper(), replace(queue, gres=gres, gpu_count=count))
+    return Site(name=name, cpu=cpu or fallback or Queue(), gpus=gpus)
+
+
+def _larger(one: Queue | None, other: Queue) -> Queue:
+    return other if one is None or (other.max_memory_mb or 0) > (one.max_memory_mb or 0) else one
+
+
+def _row(line: str) -> _Row | None:
+    """One kind of machine in one partition; None for a partition that takes no jobs."""
+    partition, state, limit, memory, gres = line.split("|")
+    if state != "up":
+        return None
+    found = [(match["type"] or _PLAIN_GPU, int(match["count"])) for match in _GPU.finditer(gres)]
+    return _Row(
+        partition=partition.rstrip("*"),
+        is_default=partition.endswith("*"),
+        max_runtime=_minutes(limit),
+        memory_mb=int(memory.rstrip("+")),
+        gpus=tuple(found),
+    )
+
+
+def _minutes(limit: str) -> int | None:
+    """`1-12:00:00`, `30:00` or `infinite`."""
+    matched = _TIME.fullmatch(limit)
+    if matched is None:
+        return None
+    parts = [int(part) for part in matched["clock"].split(":")]
+    if matched["days"] is not None:
+        hours, minutes = parts[0], parts[1] if len(parts) > 1 else 0
+        return int(matched["days"]) * 24 * 60 + hours * 60 + minutes
+    return parts[0] * 60 + parts[1] if len(parts) == 3 else parts[0]
+
+
+def cluster_file_text(site: Site) -> str:
+    """The cluster as a first version of its file."""
+    lines = [
+        f"# Slurm cluster {site.name}, as sinfo tells it. See config/clusters/README.md for the other keys.",
+        "slurm:",
+        *_queue_lines(site.cpu, "  "),
+        "  # account: my-account",
+        "  # runtime: 4h",
+    ]
+    if site.gpus:
+        lines.append("  gpus:")
+        for name, queue in site.gpus.items():
+            lines += [f"    {name}:", *_queue_lines(queue, "      ")]
+    return "\n".join(lines) + "\n"
+
+
+def _queue_lines(queue: Queue, indent: str) -> list[str]:
+    minutes = queue.max_runtime
+    fields = {
+        "partition": queue.partition,
+        "gres": queue.gres,
+        "count": queue.gpu_count,
+        "max_runtime": None if minutes is None else f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m",
+        "max_memory": None if queue.max_memory_mb is None else memory_text(queue.max_memory_mb),
+    }
+    return [f"{indent}{key}: {value}" for key, value in fields.items() if value is not None]

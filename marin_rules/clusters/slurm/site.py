@@ -1,0 +1,220 @@
+"""A Slurm cluster in the words of its users: which partition, account and GPUs a step's machines are.
+
+Read from the `slurm:` block of `config/clusters/<name>.yaml`, or asked of Slurm itself (see `discovery`). A request
+that the cluster cannot serve is refused with what it has, before anything is submitted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from marin_rules.errors import SettingsError
+from marin_rules.machines import ANY_GPU, MachineRequest, memory_text
+from marin_rules.resources import canonical_gpu_variant, parse_memory
+from marin_rules.settings.cluster_file import find_cluster_file, mapping, read_block, text
+
+_QUEUE_KEYS = (
+    "partition",
+    "account",
+    "qos",
+    "constraint",
+    "runtime",
+    "max_runtime",
+    "max_memory",
+    "extra",
+    "preemptible",
+)
+_SITE_KEYS = (*_QUEUE_KEYS, "gpus", "environments", "trust")
+_GPU_KEYS = (*_QUEUE_KEYS, "gres", "count")
+
+_MINUTES_IN_UNIT = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+_DURATION = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[mhdw])")
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Where the jobs of one kind of machine go. None leaves a choice to Slurm."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    runtime: int | None = None
+    """Time limit of a job in minutes, at its first attempt."""
+
+    max_runtime: int | None = None
+    """The longest time limit that the partition takes, in minutes."""
+
+    max_memory_mb: int | None = None
+    """The most memory that one of its machines has."""
+
+    extra: str | None = None
+    """Further options for sbatch."""
+
+    gres: str | None = None
+    """What Slurm calls the GPUs: the middle of `gpu:a100:8`; None asks for any."""
+
+    gpu_count: int | None = None
+    """GPUs of one machine."""
+
+    preemptible: Queue | None = None
+    """Where jobs go that may be taken away, if not here."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster."""
+
+    name: str
+    cpu: Queue = field(default_factory=Queue)
+    """For steps without an accelerator."""
+
+    gpus: Mapping[str, Queue] = field(default_factory=dict)
+    """For steps with GPUs, by the name of the GPU."""
+
+    environments: str | None = None
+    """Where Python environments of steps are kept: a folder that all nodes see."""
+
+    trust: tuple[str, ...] = ()
+    """Whose environments are used there beside one's own: users, and groups as `@name`."""
+
+    def queue_for(self, request: MachineRequest, step: str) -> Queue:
+        """Where the jobs of a step go; `SettingsError` if the cluster has no such machines."""
+        if request.tpu is not None:
+            raise SettingsError(f"step {step!r} asks for a TPU {request.tpu}; {self._offer()}")
+        queue = self._gpu_queue(request, step) if request.gpus else self.cpu
+        if request.preemptible and queue.preemptible is not None:
+            queue = queue.preemptible
+        if queue.max_memory_mb is not None and request.memory_mb > queue.max_memory_mb:
+            raise SettingsError(
+                f"step {step!r} asks for {memory_text(request.memory_mb)} of memory on each machine, but those of"
+                f" {_partition(queue)} in Slurm cluster {self.name} have {memory_text(queue.max_memory_mb)}. Ask for"
+                " less, or use more replicas."
+            )
+        return queue
+
+    def _gpu_queue(self, request: MachineRequest, step: str) -> Queue:
+        found = [queue for variant in request.gpu_variants for queue in self._queues_of(variant)]
+        if not found:
+            wanted = " or ".join(request.gpu_variants)
+            asked = "GPUs" if wanted == ANY_GPU else f"GPUs of type {wanted}"
+            raise SettingsError(f"step {step!r} asks for {asked}; {self._offer()}")
+        large_enough = (queue for queue in found if queue.gpu_count is None or queue.gpu_count >= request.gpus)
+        queue = next(large_enough, None)
+        if queue is None:
+            most = max(queue.gpu_count or 0 for queue in found)
+            raise SettingsError(
+                f"step {step!r} asks for {request.gpus} GPUs on each machine, but one of {_partition(found[0])} in"
+                f" Slurm cluster {self.name} has {most}. Ask for at most {most}, and for more machines with replicas."
+            )
+        return queue
+
+    def _queues_of(self, variant: str) -> list[Queue]:
+        """Exact names first; a name without a size (`A100`) is served by any size (`A100-80G`)."""
+        if variant == ANY_GPU:
+            return list(self.gpus.values())
+        wanted = canonical_gpu_variant(variant)
+        named = {canonical_gpu_variant(name): queue for name, queue in self.gpus.items()}
+        exact = [named[wanted]] if wanted in named else []
+        return exact or [queue for name, queue in named.items() if name.startswith(f"{wanted}-")]
+
+    def _offer(self) -> str:
+        gpus = ", ".join(
+            name if queue.gpu_count is None else f"{name} ({queue.gpu_count} a machine)"
+            for name, queue in self.gpus.items()
+        )
+        return (
+            f"Slurm cluster {self.name} has {f'GPUs {gpus}' if gpus else 'no GPUs'}. Change the step's resources, or"
+            " the cluster's file in config/clusters (see docs/slurm.md)."
+        )
+
+
+def _partition(queue: Queue) -> str:
+    return f"partition {queue.partition}" if queue.partition else "the default partition"
+
+
+def read_site(name: str) -> Site | None:
+    """The Slurm cluster of this name; None if its file says nothing of Slurm."""
+    path = find_cluster_file(name)
+    block = read_block(path, "slurm", _SITE_KEYS)
+    if not block:
+        return None
+    cpu = _queue(path, "slurm", block, Queue())
+    gpus = {}
+    for variant, entry in mapping(path, "slurm.gpus", block.get("gpus")).items():
+        where = f"slurm.gpus.{variant}"
+        given = mapping(path, where, entry, _GPU_KEYS)
+        # Partitions, constraints and memory are those of other machines; the rest holds for all jobs of a user.
+        base = replace(cpu, partition=None, constraint=None, max_memory_mb=None, preemptible=None)
+        queue = _queue(path, where, given, base)
+        gres = None if given.get("gres") is None else text(path, f"{where}.gres", given["gres"])
+        count = _count(path, f"{where}.count", given.get("count"))
+        queue = replace(queue, gres=gres, gpu_count=count)
+        if queue.preemptible is not None:
+            queue = replace(queue, preemptible=replace(queue.preemptible, gres=gres, gpu_count=count))
+        gpus[text(path, "a GPU in slurm.gpus", variant)] = queue
+    environments = block.get("environments")
+    return Site(
+        name=name,
+        cpu=cpu,
+        gpus=gpus,
+        environments=None if environments is None else text(path, "slurm.environments", environments),
+        trust=_names(path, "slurm.trust", block.get("trust")),
+    )
+
+
+def _queue(path: Path, where: str, given: Mapping[Any, Any], base: Queue) -> Queue:
+    texts: dict[str, Any] = {
+        key: text(path, f"{where}.{key}", given[key])
+        for key in ("partition", "account", "qos", "constraint", "extra")
+        if given.get(key) is not None
+    }
+    minutes: dict[str, Any] = {
+        key: _minutes(path, f"{where}.{key}", given[key])
+        for key in ("runtime", "max_runtime")
+        if given.get(key) is not None
+    }
+    queue = replace(base, **texts, **minutes)
+    if given.get("max_memory") is not None:
+        queue = replace(queue, max_memory_mb=_memory(path, f"{where}.max_memory", given["max_memory"]))
+    if given.get("preemptible") is not None:
+        inner = f"{where}.preemptible"
+        keys = [key for key in _QUEUE_KEYS if key != "preemptible"]
+        block = mapping(path, inner, given["preemptible"], keys)
+        queue = replace(queue, preemptible=_queue(path, inner, block, queue))
+    return queue
+
+
+def _names(path: Path, where: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
+        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write a list of names, as in ['ann', '@lab']")
+    return tuple(value)
+
+
+def _minutes(path: Path, where: str, value: object) -> int:
+    matched = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+    minutes = round(float(matched["amount"]) * _MINUTES_IN_UNIT[matched["unit"]]) if matched else 0
+    if minutes < 1:
+        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write a time such as '90m', '4h' or '2d'")
+    return minutes
+
+
+def _memory(path: Path, where: str, value: object) -> int:
+    try:
+        return parse_memory(value) >> 20  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"cluster file {path}: {where}: {error}") from error
+
+
+def _count(path: Path, where: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write how many GPUs a machine has")
+    return value

@@ -1,0 +1,1 @@
+"""The driver: `executor_main`, `Executor`, and the life of a run."""

@@ -1,0 +1,134 @@
+"""`executor_main`: the last line of every experiment file.
+
+Started as a script, it reads its flags and runs the steps through the engine. Under Snakemake it hands them over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.driver.engine_process import EngineError, StepsFailedError
+from marin_rules.driver.executor import Executor
+from marin_rules.driver.stop_signals import RunStopped
+from marin_rules.errors import MarinRulesError, SettingsError
+from marin_rules.placeholders import InputName
+from marin_rules.plans.experiment_file import current_handover
+from marin_rules.plans.run import INFO_FOLDER
+from marin_rules.refusals import check_steps
+from marin_rules.steps import ExecutorStep
+from marin_rules.storage.prefix import marin_prefix
+
+
+@dataclass(frozen=True)
+class ExecutorMainConfig:
+    """The flags of an experiment file."""
+
+    prefix: str | None = None
+    """Where data are written; without it MARIN_PREFIX counts, then /tmp/marin."""
+
+    executor_info_base_path: str | None = None
+    """Where the description of the experiment is written; `<prefix>/experiments` without it."""
+
+    dry_run: bool = False
+    """Only show what would run and why; nothing is written."""
+
+    force_run_failed: bool = True
+    """false: a step that failed in an earlier run, and what hangs on it, is refused."""
+
+    run_only: list[str] | None = None
+    """Regular expressions for step names: these steps and what they need are run."""
+
+    force: list[str] | None = None
+    """Regular expressions for step names: these steps, and all that depends on them, run again although done."""
+
+    max_concurrent: int | None = None
+    """How many steps run at the same time; without it as many as there are cores."""
+
+
+def executor_main(
+    config: ExecutorMainConfig | None = None,
+    steps: Sequence[ExecutorStep[Any] | InputName] = (),
+    description: str | None = None,
+    max_concurrent: int | None = None,
+) -> None:
+    """Run `steps` as the flags say. `config` in place of flags is for calls from Python, and raises what fails."""
+    if _is_being_imported_by_a_spawned_child():
+        return
+    handover = current_handover()
+    if handover is not None:
+        handover.steps.extend(check_steps(steps))
+        handover.description = description or handover.description
+        if config is not None:
+            handover.defaults |= {key: value for key, value in vars(config).items() if value is not None}
+        return
+    if config is not None:
+        _run(config, steps, description, max_concurrent)
+        return
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
+    try:
+        _run(_parse_flags(), steps, description, max_concurrent)
+    except (MarinRulesError, StepsFailedError, EngineError, OSError) as error:
+        sys.exit(f"error: {error}" if not isinstance(error, StepsFailedError) else f"{error}: see their logs above")
+    except KeyboardInterrupt as stop:
+        sys.exit(128 + (stop.number if isinstance(stop, RunStopped) else signal.SIGINT))
+
+
+def _is_being_imported_by_a_spawned_child() -> bool:
+    """Whether `multiprocessing` executes the experiment file only for its functions, in a child of a step."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and getattr(multiprocessing.current_process(), "_inheriting", False)
+
+
+_SPELLING = """A list is written as '["^a$", "^b"]'. See --help."""
+
+
+def _parse_flags() -> ExecutorMainConfig:
+    import draccus  # Only a script needs them, and they take a while to import.
+    import yaml
+
+    try:
+        return draccus.parse(config_class=ExecutorMainConfig, args=_with_values(sys.argv[1:]))
+    except draccus.utils.DecodingError as error:
+        raise SettingsError(f"flag {' '.join(str(error).split())}. {_SPELLING}") from error
+    except yaml.MarkedYAMLError as error:
+        text = error.problem_mark.buffer.rstrip("\0") if error.problem_mark and error.problem_mark.buffer else "a value"
+        raise SettingsError(f"flags: {text!r} cannot be read ({error.problem}). {_SPELLING}") from error
+
+
+def _with_values(arguments: list[str]) -> list[str]:
+    """Let a bare `--dry_run` mean true."""
+    switches = {"--dry_run", "--force_run_failed"}
+    result = []
+    for position, argument in enumerate(arguments):
+        result.append(argument)
+        following = arguments[position + 1 : position + 2]
+        if argument in switches and (not following or following[0].startswith("--")):
+            result.append("true")
+    return result
+
+
+def _run(
+    config: ExecutorMainConfig,
+    steps: Sequence[ExecutorStep[Any] | InputName],
+    description: str | None,
+    max_concurrent: int | None,
+) -> None:
+    steps = check_steps(steps)
+    if not steps:
+        raise MarinRulesError("executor_main() was given no steps")
+    prefix = config.prefix or marin_prefix()
+    base = config.executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
+    Executor(prefix, base, description).run(
+        steps,
+        dry_run=config.dry_run,
+        run_only=config.run_only,
+        force=config.force,
+        force_run_failed=config.force_run_failed,
+        max_concurrent=config.max_concurrent if max_concurrent is None else max_concurrent,
+    )

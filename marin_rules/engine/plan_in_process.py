@@ -1,0 +1,221 @@
+"""The plan of this process: what Snakemake's rules, storage provider and console all speak about.
+
+Snakemake makes its plug-ins itself and tells them nothing of the Snakefile, so they meet here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from marin_rules.clusters.slurm.site import Queue
+from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.assessment import IDLE, Assessment, StatusOrError, assess
+from marin_rules.state.info import check_version, info_path, read_info
+from marin_rules.state.status import Status, read_status, read_statuses, status_path
+from marin_rules.state.step_lease import peek
+from marin_rules.storage.files import modified_time, read_bytes
+from marin_rules.storage.leases.record import LeaseRecord
+from marin_rules.units import timestamp
+from marin_rules.urls import is_url
+from marin_rules.views.results import Cut, results
+
+
+@dataclass(eq=False)
+class Session:
+    """A plan, the names Snakemake knows its steps by, and what is known of their states."""
+
+    plan: FrozenPlan
+    rule_of: dict[Kind, str] = field(init=False)
+    """Kind of step -> rule."""
+
+    assessment: Assessment | None = None
+    destination: Callable[[FrozenStep], str | None] = lambda step: None
+    """Where a step will run, for people."""
+
+    sends_away: bool = False
+    """Steps that ask for machines run elsewhere."""
+
+    queue: Queue = field(default_factory=Queue)
+    """Where on a cluster jobs go that do not say it themselves: those of hand-written rules."""
+
+    sent_rules: frozenset[str] = frozenset()
+    """Hand-written rules whose steps do, too."""
+
+    cut: Cut = field(default_factory=Cut)
+    """What the command line leaves out."""
+
+    live: bool = False
+    """Steps are running: states that are not final are read anew each time they are asked for."""
+
+    def __post_init__(self) -> None:
+        self.rule_of = rule_names(self.plan.steps)
+        self._statuses: dict[str, StatusOrError] = {}
+        self.gone: frozenset[str] = frozenset()
+        """Output paths of results that were done and are not there any more."""
+        self._finished_at: dict[str, float] = {}
+        self._assessed_at = 0.0
+
+    def step(self, key: str) -> FrozenStep:
+        return self.plan.by_key[key]
+
+    def rule(self, step: FrozenStep) -> str:
+        return step.rule or self.rule_of[kind_of(step)]
+
+    def environments_of(self, job: Any) -> list[int | None]:
+        """Which sets of environment variables the steps of one of Snakemake's jobs take, groups included."""
+        jobs = job.jobs if job.is_group() else [job]
+        keys = [getattr(single.wildcards, "step", None) for single in jobs]
+        return [self.plan.by_key[key].environment for key in keys if key in self.plan.by_key]
+
+    @cached_property
+    def remote_rules(self) -> frozenset[str]:
+        """Rules whose steps ask for machines of their own."""
+        return frozenset(rule for (_, is_remote), rule in self.rule_of.items() if is_remote)
+
+    def is_remote(self, step: FrozenStep) -> bool:
+        """Whether a step runs elsewhere than the driver in this run."""
+        return self.sends_away and (step.machines is not None or step.rule in self.sent_rules)
+
+    def statuses(self) -> dict[str, StatusOrError]:
+        """All statuses, read in bulk the first time."""
+        if not self._statuses:
+            self._statuses = read_statuses([step.output_path for step in self.plan.steps])
+        return self._statuses
+
+    def is_done(self, key: str) -> bool:
+        """Whether a step is finished, as of now; a finished one stays so."""
+        step = self.plan.by_key.get(key)
+        if step is None:
+            return False
+        if self._statuses.get(step.output_path) is Status.SUCCESS:
+            return True
+        if not self.live:
+            return self.statuses()[step.output_path] is Status.SUCCESS
+        status = read_status(step.output_path)
+        self._statuses[step.output_path] = status
+        if status is Status.SUCCESS:
+            self._finished_at[key] = time.time()
+        return status is Status.SUCCESS
+
+    def finished_at(self, key: str) -> float:
+        """When a step was seen to finish in this run; 0 for all that was done before."""
+        if key not in self._finished_at and self._has_run_again(self.plan.by_key[key]):
+            self._finished_at[key] = time.time()
+        return self._finished_at.get(key, 0.0)
+
+    def _has_run_again(self, step: FrozenStep) -> bool:
+        """Whether a step that this run does again, although it was done before, is finished: by this run, or by
+        another one that did it meanwhile."""
+        if not self.live or self.assessment is None or self.assessment[step.index].state in IDLE:
+            return False
+        run = (read_info(step.output_path) or {}).get("run", {})
+        if "finished" not in run:
+            return False
+        finished = datetime.fromisoformat(str(run["finished"])).timestamp()  # To the second.
+        return run.get("id") == self.plan.run.id or finished >= int(self._assessed_at)
+
+    def look_for_results_again(self) -> bool:
+        """Whether all results that were done are still there: they may have been deleted or moved during a long run.
+
+        Only on file systems, where this costs nothing.
+        """
+        done = [
+            step.output_path
+            for step in self.plan.steps
+            if step.root and self._statuses.get(step.output_path) is Status.SUCCESS and not is_url(step.output_path)
+        ]
+        self.gone = frozenset(path for path, status in read_statuses(done).items() if status is None)
+        self._statuses |= dict.fromkeys(self.gone)
+        return not self.gone
+
+    def results(self) -> str:
+        """What became of the steps that were asked for, for people."""
+
+        def names(step: FrozenStep) -> tuple[str, str]:
+            return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
+
+        return results(self.plan, lambda step: self.is_done(step.key), names, self.cut, self.gone)
+
+    def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
+        """Judge every step, once a process."""
+        if self.assessment is None:
+            steps = self.plan.steps
+            statuses = self.statuses()
+            self._assessed_at = time.time()
+            self._check_versions()
+            self.assessment = assess(
+                self.plan,
+                statuses,
+                forced=[step.index for step in steps if forced(step)],
+                lease_of=_live_lease,
+                failed_at=_last_change,
+            )
+        return self.assessment
+
+    def _check_versions(self) -> None:
+        """Refuse a path that holds another version.
+
+        On an object store, where each look is a request, only overrides are looked at here: without one, two versions
+        share a path once in 16.8 million times. The worker looks at whatever it runs.
+        """
+        used = [step for step in self.plan.steps if self._statuses.get(step.output_path) is not None]
+        overrides = [step for step in used if step.is_overridden and is_url(step.output_path)]
+        objects: dict[str, bytes | None] = {}
+        if overrides:
+            from marin_rules.storage.bulk import read_many
+
+            objects = read_many(info_path(step.output_path) for step in overrides)
+        for step in used:
+            path = info_path(step.output_path)
+            if path in objects:
+                check_version(self.plan, step, objects[path])
+            elif not is_url(path):
+                check_version(self.plan, step, read_bytes(path))
+
+
+def _live_lease(step: FrozenStep) -> LeaseRecord | None:
+    record = peek(step.output_path)
+    if record is None or (record.owner is not None and record.owner.is_dead_here()):
+        return None
+    return record
+
+
+def _last_change(step: FrozenStep) -> str | None:
+    """When the step last ended, from its info, or else from the age of its status."""
+    info = read_info(step.output_path) or {}
+    finished = info.get("run", {}).get("finished")
+    if finished is not None:
+        return str(finished)
+    changed = modified_time(status_path(step.output_path))
+    return None if changed is None else timestamp(changed)
+
+
+_current: Session | None = None
+chose_slurm: bool = False
+"""The user chose our Slurm executor, for a run or for a dry run."""
+
+trouble: str | None = None
+"""What stops this process, for the console to tell without Snakemake's additions."""
+
+
+def start(plan: FrozenPlan) -> Session:
+    """Make `plan` the one of this process."""
+    global _current
+    _current = Session(plan)
+    return _current
+
+
+def current() -> Session:
+    if _current is None:
+        raise RuntimeError("no plan in this process: the Snakefile must load the experiment first")
+    return _current
+
+
+def exists() -> bool:
+    return _current is not None

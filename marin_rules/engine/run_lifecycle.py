@@ -1,0 +1,114 @@
+"""The driver's side of a run: what happens before the first job and after the last one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from marin_rules.clusters.slurm.allocation import DRIVER_JOB_VARIABLE
+from marin_rules.driver.environments import SoftwareFolder
+from marin_rules.engine.plan_in_process import Session
+from marin_rules.plans.stores import check_leases
+from marin_rules.state.assessment import IDLE
+from marin_rules.state.info import experiment_info_path, write_experiment_info
+from marin_rules.state.run_presence import RunPresence
+from marin_rules.state.status import Status, parse_status, read_status, status_bytes, status_path
+from marin_rules.state.step_lease import open_lease
+from marin_rules.storage.explain import StorageError
+from marin_rules.storage.files import read_bytes, remove_tree
+from marin_rules.storage.leases.lease import LeaseLostError
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.store import ChangedError
+from marin_rules.storage.prefix import claim_prefix
+from marin_rules.worker.variables import exported, passed_on
+from marin_rules.worker.warm.client import WarmServer
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class RunControl:
+    """Starts and ends the run of one session."""
+
+    def __init__(self, session: Session, software: SoftwareFolder) -> None:
+        self._session = session
+        self._software = software
+        self._plan = session.plan
+        self._warm: WarmServer | None = None
+        self._presence = RunPresence(session.plan)
+
+    def start(self, *, warm: bool) -> None:
+        run = self._plan.run
+        assessment = self._session.assessment
+        if assessment is not None:
+            check_leases(step.output_path for step in assessment.scheduled)
+            self._software.ensure(assessment.scheduled, say=_say)
+            done = self._session.statuses()
+            again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
+            self._plan.forced = tuple(step.index for step in again)
+        claim_prefix(run.prefix)
+        self._plan.write(run.plan_path)
+        write_experiment_info(self._plan, Owner.current().worker_id)
+        os.environ.update(exported(self._plan.environments) or passed_on())
+        if "SLURM_JOB_ID" in os.environ:
+            os.environ[DRIVER_JOB_VARIABLE] = os.environ["SLURM_JOB_ID"]
+        self._presence.begin()
+        self._session.live = True
+        if warm:
+            try:
+                self._warm = WarmServer(run.plan_path, self._plan.digest)
+            except OSError as error:  # It only saves time.
+                _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
+
+    def nothing_to_run(self) -> None:
+        """Even an experiment whose steps are all done is written down, once, by whoever may write there."""
+        with contextlib.suppress(StorageError):
+            if read_bytes(experiment_info_path(self._plan)) is None:
+                write_experiment_info(self._plan, Owner.current().worker_id)
+
+    def finish(self, *, success: bool) -> None:
+        run = self._plan.run
+        self._presence.end()
+        if self._warm is not None:
+            self._warm.stop()
+        if not success:
+            self._mark_dependents()
+        else:
+            with contextlib.suppress(OSError):  # Nobody reads it any more.
+                remove_tree(run.directory)
+
+    def _mark_dependents(self) -> None:
+        """Steps that did not run because something they depend on failed get DEP_FAILED."""
+        assessment = self._session.assessment
+        if assessment is None:
+            return
+        owner = Owner.current()
+        failed: set[int] = set()
+        for verdict in assessment.verdicts:
+            step = verdict.step
+            if verdict.state in IDLE:
+                continue
+            status = read_status(step.output_path)
+            if status is Status.FAILED:
+                failed.add(step.index)
+            elif status is not Status.SUCCESS and not failed.isdisjoint(step.dependencies):
+                failed.add(step.index)
+                if status not in (Status.RUNNING, Status.DEP_FAILED):
+                    self._mark(step.output_path, owner)
+
+    @staticmethod
+    def _mark(output_path: str, owner: Owner) -> None:
+        lease = open_lease(output_path, owner)
+        if lease.try_acquire() is not None:
+            return  # Somebody runs it right now.
+        try:
+            path = status_path(output_path)
+            data = lease.read(path)
+            if data is None or parse_status(data, path) is not Status.SUCCESS:
+                lease.commit(path, status_bytes(Status.DEP_FAILED, output_path))
+        except (LeaseLostError, ChangedError):
+            pass
+        finally:
+            lease.release()

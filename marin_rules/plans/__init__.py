@@ -1,0 +1,1 @@
+"""From steps and settings to a frozen plan: the plan's file, and what travels with it."""

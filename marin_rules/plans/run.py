@@ -1,0 +1,88 @@
+"""A run: one start of an experiment, what is known of it, and where it keeps its files."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from marin_rules.plans.frozen import Run, python_version
+from marin_rules.settings.ownership import check_not_planted
+from marin_rules.units import timestamp
+
+RUNS_FOLDER = ".runs"
+INFO_FOLDER = "experiments"
+
+
+def new_run(
+    *,
+    prefix: str,
+    caller_path: str,
+    executor_info_base_path: str | None = None,
+    description: str | None = None,
+    force_run_failed: bool = True,
+    rule_files: Sequence[str] = (),
+) -> Run:
+    """Describe a run that starts now. Writes nothing."""
+    base = executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
+    now = time.time()
+    caller = os.path.basename(caller_path).removesuffix(".py") or "experiment"
+    run_id = f"{caller}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{secrets.token_hex(3)}"
+    return Run(
+        id=run_id,
+        directory=os.path.join(base, RUNS_FOLDER, run_id),
+        prefix=prefix,
+        executor_info_base_path=base,
+        description=description,
+        caller_path=caller_path,
+        created_date=timestamp(now),
+        user=_user(),
+        git_commit=_git_commit(os.path.dirname(os.path.abspath(caller_path))),
+        working_directory=os.getcwd(),
+        python_path=python_path(caller_path),
+        force_run_failed=force_run_failed,
+        python_version=python_version(),
+        rule_files=(*map(os.path.abspath, rule_files), *_rules_beside(caller_path)),
+    )
+
+
+def caller_of_this_process() -> str:
+    """The file that was started, as Python knows it."""
+    main = sys.modules.get("__main__")
+    return getattr(main, "__file__", None) or "interactive"
+
+
+def _rules_beside(caller_path: str) -> list[str]:
+    """Hand-written rules of an experiment stand beside it: `x.smk` for `x.py`."""
+    path = os.path.abspath(os.path.splitext(caller_path)[0] + ".smk")
+    if not os.path.isfile(path):
+        return []
+    check_not_planted(path, os.path.dirname(path), "the rules beside the experiment,", maker=caller_path)
+    return [path]
+
+
+def python_path(caller_path: str) -> tuple[str, ...]:
+    """What `python caller.py` would put in front of the search path, and the working directory."""
+    folder = os.path.dirname(os.path.abspath(caller_path))
+    return tuple(dict.fromkeys([folder, os.getcwd()]))
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
+
+
+def _git_commit(folder: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,1 @@
+"""Config and cluster files: where they are, their schemas, and errors that name the file and the key."""

@@ -1,0 +1,50 @@
+"""Whether a step got anywhere: did its last attempt write something beside its bookkeeping?
+
+A step that is stopped by a time limit after it wrote checkpoints goes on from them in the next job. One that wrote
+nothing would only be stopped again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+
+from marin_rules.state.info import read_info
+from marin_rules.state.status import Status, read_status
+from marin_rules.storage.files import modified_time
+from marin_rules.urls import is_url
+
+_BOOKKEEPING = ".executor"
+
+
+def made_progress(output_path: str) -> bool:
+    """Whether data below the output path changed since the step's last attempt began."""
+    started = (read_info(output_path) or {}).get("run", {}).get("started")
+    if not isinstance(started, str):
+        return False
+    began = datetime.fromisoformat(started).timestamp()
+    return any((changed or 0.0) >= began for changed in _changes(output_path))
+
+
+def was_stopped_in(output_path: str, job_id: str) -> bool:
+    """Whether the last attempt was in this Slurm job, and a stop signal ended it."""
+    if read_status(output_path) is not Status.CANCELLED:
+        return False
+    slurm = (read_info(output_path) or {}).get("run", {}).get("slurm")
+    return isinstance(slurm, dict) and slurm.get("job_id") == job_id
+
+
+def _changes(output_path: str) -> Iterator[float | None]:
+    if is_url(output_path):
+        import fsspec
+
+        filesystem, root = fsspec.core.url_to_fs(output_path)
+        for path in filesystem.find(root):
+            if not os.path.basename(path).startswith(_BOOKKEEPING):
+                yield filesystem.modified(path).timestamp()
+        return
+    for folder, _, names in os.walk(output_path):
+        for name in names:
+            if not name.startswith(_BOOKKEEPING):
+                yield modified_time(os.path.join(folder, name))

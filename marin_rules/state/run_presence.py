@@ -1,0 +1,39 @@
+"""A driver's sign of life: the file of its run is touched once a minute, for those who cannot see its process.
+
+Whoever lists runs on another machine, or after a restart, so knows a driver that died from one that is there.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.state.run_registry import forget, remember, touch
+
+BEAT_SECONDS = 60.0
+_END_SECONDS = 10.0
+"""How long a file system may hold up the end of a run for the sake of this file."""
+
+
+class RunPresence:
+    """A run is known from `begin` to `end`."""
+
+    def __init__(self, plan: FrozenPlan) -> None:
+        self._plan = plan
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="run presence", daemon=True)
+
+    def begin(self) -> None:
+        remember(self._plan)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(_END_SECONDS)  # Else it might write the file once more.
+        forget(self._plan.run)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            if not touch(self._plan.run) and not self._ended.is_set():
+                remember(self._plan)  # It was taken for dead, perhaps since its machine was suspended.

@@ -1,0 +1,122 @@
+"""The runs of this user: a small file for each, from its start to its end, so that others can find and stop it.
+
+The files are in the user's own state folder (on a cluster every node sees it). They only help people to look: what
+decides about a step is its lease. A file that stays behind tells that its driver was killed; see `jobs.survey` for when
+it is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote
+
+from marin_rules.plans.frozen import FrozenPlan, Run
+from marin_rules.storage.files import modified_time, read_bytes, write_atomic
+from marin_rules.storage.leases.owner import Owner
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run that was started and has not ended, as far as its driver had a say in that."""
+
+    id: str
+    experiment: str
+    prefix: str
+    plan_path: str
+    working_directory: str
+    started: str
+    driver: Owner
+    seen: float = math.inf
+    """When its driver last gave a sign of life (see `run_presence`), by the clock of the file system."""
+
+    @property
+    def driver_is_gone(self) -> bool:
+        """Whether the driver certainly ended; one on another machine may still be there."""
+        return self.driver.is_dead_here()
+
+    def to_bytes(self) -> bytes:
+        fields = {name: value for name, value in self.__dict__.items() if name != "seen"}
+        return json.dumps({**fields, "driver": self.driver.to_fields()}, indent=2).encode()
+
+    @classmethod
+    def parse(cls, data: bytes, seen: float = math.inf) -> Self:
+        fields: dict[str, Any] = json.loads(data)
+        return cls(**{**fields, "driver": Owner.from_fields(fields["driver"]), "seen": seen})
+
+
+def remember(plan: FrozenPlan) -> None:
+    """Write down that this process drives a run of `plan`. A mere convenience: a home that is full stops nothing."""
+    run = plan.run
+    known = KnownRun(
+        id=run.id,
+        experiment=os.path.abspath(run.caller_path),
+        prefix=run.prefix,
+        plan_path=run.plan_path if "://" in run.plan_path else os.path.abspath(run.plan_path),
+        working_directory=run.working_directory,
+        started=run.created_date,
+        driver=Owner.current(),
+    )
+    try:
+        write_atomic(_path(run.id), known.to_bytes())
+    except OSError:
+        return
+
+
+def touch(run: Run | KnownRun) -> bool:
+    """Give a sign of life of a run; False if its file is gone."""
+    try:
+        os.utime(_path(run.id))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def forget(run: Run | KnownRun) -> None:
+    try:
+        os.unlink(_path(run.id))
+    except OSError:
+        return
+
+
+def find_run(run_id: str) -> KnownRun | None:
+    return _read(_path(run_id))
+
+
+def known_runs() -> list[KnownRun]:
+    """All runs that are known, oldest first."""
+    return sorted(_all_runs(), key=lambda run: run.started)
+
+
+def _all_runs() -> Iterator[KnownRun]:
+    try:
+        names = os.listdir(_folder())
+    except OSError:
+        return
+    for name in names:
+        run = _read(os.path.join(_folder(), name)) if name.endswith(".json") else None
+        if run is not None:
+            yield run
+
+
+def _read(path: str) -> KnownRun | None:
+    data, seen = read_bytes(path), modified_time(path)
+    try:
+        return None if data is None or seen is None else KnownRun.parse(data, seen)
+    except (ValueError, KeyError, TypeError):
+        return None  # Not ours, or of another version.
+
+
+def _folder() -> str:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
+    return os.path.join(os.path.expanduser(state), "marin-rules", "runs")
+
+
+def _path(run_id: str) -> str:
+    return os.path.join(_folder(), f"{quote(run_id, safe='')}.json")

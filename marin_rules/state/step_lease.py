@@ -1,0 +1,35 @@
+"""The lease of a step: where it is, and who has it."""
+
+from __future__ import annotations
+
+import os
+
+from marin_rules.state.status import LEASE_FILE
+from marin_rules.storage.files import read_bytes
+from marin_rules.storage.leases.lease import Lease
+from marin_rules.storage.leases.local import LocalLeaseStore
+from marin_rules.storage.leases.open import open_lease_at
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import FREE, LeaseRecord
+from marin_rules.urls import is_url
+
+
+def lease_path(output_path: str) -> str:
+    """Where the lease on the step with this output path is."""
+    return os.path.join(output_path, LEASE_FILE)
+
+
+def open_lease(output_path: str, owner: Owner) -> Lease:
+    """The lease of the step with this output path, not yet acquired."""
+    return open_lease_at(lease_path(output_path), owner)
+
+
+def peek(output_path: str) -> LeaseRecord | None:
+    """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
+    path = lease_path(output_path)
+    if is_url(path):
+        data = read_bytes(path)
+    else:
+        snapshot = LocalLeaseStore(path).read()
+        data = None if snapshot is None else snapshot.data
+    return None if data is None or data == FREE else LeaseRecord.parse(data, path)

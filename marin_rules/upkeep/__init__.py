@@ -1,0 +1,1 @@
+"""What changes stored state on request."""

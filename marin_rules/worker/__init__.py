@@ -1,0 +1,1 @@
+"""One step: its lease, its process or ranks, its log."""

@@ -1,0 +1,37 @@
+"""`python -m marin_rules.worker.rank`: one rank of a step on several machines, started by srun (see `ranks`).
+
+It has no lease: the worker that started all ranks holds it, and the job ends with that worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.worker.noted_signals import note_stop_signals
+from marin_rules.worker.ranks import write_report
+from marin_rules.worker.step_call import call_step
+from marin_rules.worker.step_data import open_data_access
+from marin_rules.worker.step_end import end, prepare_end
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="marin_rules.worker.rank", description="Run one rank of a step.")
+    parser.add_argument("--plan", required=True)
+    parser.add_argument("--digest")
+    parser.add_argument("--step", required=True)
+    parser.add_argument("--report", required=True, help="the folder for what came of the ranks")
+    options = parser.parse_args()
+    plan = FrozenPlan.read(options.plan, options.digest)
+    step = plan.by_key[options.step]
+    note_stop_signals()
+    open_data_access(plan, step)
+    prepare_end()
+    outcome = call_step(plan, step)
+    write_report(options.report, int(os.environ["SLURM_PROCID"]), outcome)
+    return 0 if outcome.error is None else 1
+
+
+if __name__ == "__main__":
+    end(main())

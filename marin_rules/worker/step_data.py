@@ -1,0 +1,27 @@
+"""How a step reaches data: the prefix it writes to, `mirror://`, and what reading from other regions may cost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.storage.budget import step_ledger
+from marin_rules.storage.guard import install_guard
+from marin_rules.storage.mirror.install import install_mirror
+from marin_rules.storage.prefix import PREFIX_VARIABLE
+
+_kept: list[contextlib.AbstractContextManager[None]] = []
+
+
+def open_data_access(plan: FrozenPlan, step: FrozenStep) -> None:
+    """Prepare this process for the code of a step. Nothing is asked or read before the code does so.
+
+    It stays so until the process ends: threads and exit handlers still work when the step's function has returned.
+    """
+    os.environ[PREFIX_VARIABLE] = plan.run.prefix  # The one of this run, however it was chosen.
+    install_guard()
+    install_mirror()
+    ledger = step_ledger(step.mirror_budget_gb)
+    ledger.__enter__()
+    _kept.append(ledger)

@@ -1,0 +1,319 @@
+"""The process in which a step's own code runs, apart from the worker that watches over it.
+
+It is forked before the worker takes the lease (a fork wants a process without threads), or even before there is a step
+for it; it waits for the word to go, and dies with its worker. It has a session of its own, so that all it started can
+be ended together. What came of the step's function comes back through a pipe, before the process ends (see
+`step_end`); the worker alone writes states.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import pwd
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.failures import pickled
+from marin_rules.worker.noted_signals import note_stop_signals, noted_stop_signal
+from marin_rules.worker.ranks import run_ranks, runs_in_ranks
+from marin_rules.worker.standard_streams import open_standard_streams
+from marin_rules.worker.step_call import Outcome, call_step, one_line
+from marin_rules.worker.step_data import open_data_access
+from marin_rules.worker.step_end import end, end_seconds, lingering, prepare_end
+from marin_rules.worker.variables import enter_step_environment
+
+_LENGTH = struct.Struct("<Q")
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True)
+class Script:
+    """The command of a hand-written rule: a text for an interpreter."""
+
+    text: bytes
+    interpreter: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The word of a step's process that its function has returned, or raised."""
+
+    process: int
+    outcome: Outcome
+    lingering: tuple[str, ...] = ()
+    """What the process still has to wait for before it can end."""
+
+    end_seconds: float = 0.0
+    """How long it may take for that."""
+
+
+class StepProcess:
+    """A step's process. Made first, for any step of the plan; told which one and to go once the lease is held."""
+
+    def __init__(self, plan: FrozenPlan) -> None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
+        self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was told already.
+        open_standard_streams()
+        go_read, self._go = os.pipe()
+        self.result, self._result_write = os.pipe()
+        self.stdout, stdout_write = os.pipe()
+        self.stderr, stderr_write = os.pipe()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # Python has none for a descriptor that was closed when it started.
+                stream.flush()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for descriptor in (self._go, self.result, self.stdout, self.stderr):
+                os.close(descriptor)
+            _child(parent, go_read, self._result_write, stdout_write, stderr_write, plan)
+        for descriptor in (go_read, stdout_write, stderr_write):  # The step may close its end of the other by mistake.
+            os.close(descriptor)
+        self.exit_status: int | None = None
+        self.left: dict[int, str] = {}
+        """Processes of the step that cannot be ended, because they run as another user."""
+
+        self.returned: Returned | None = None
+        """Set by `read_report` once the step's function has returned."""
+
+        self._report = bytearray()
+
+    def go(self, step: FrozenStep, script: Script | None, variables: Mapping[str, str]) -> None:
+        """Let the step's code run, with these variables in its environment; those of the step itself win."""
+        _send(self._go, pickle.dumps((step.key, script, dict(variables))))
+        self._go = -1  # Closed: its number may soon be that of a connection.
+
+    def close(self) -> None:
+        """Give the pipes of the ended process back."""
+        for descriptor in (self._go, self.result, self._result_write, self.stdout, self.stderr):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def ended(self) -> bool:
+        """Whether the process has ended; collects it and whatever else has become our child."""
+        while self.exit_status is None:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.exit_status = 1 << 8
+                break
+            if pid == 0:
+                break
+            if pid == self.pid:
+                self.exit_status = status
+        return self.exit_status is not None
+
+    @property
+    def was_terminated(self) -> bool:
+        """Whether it ended by a SIGTERM."""
+        status = self.exit_status or 0
+        return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
+
+    def started(self) -> list[int]:
+        """The process and all that it started and that still runs."""
+        return [pid for pid in self._descendants() if pid not in self._of_others]
+
+    def _descendants(self) -> list[int]:
+        """All below this process, and the step's in any case: not everywhere does /proc list children."""
+        found = descendants(os.getpid())
+        return found if self.exit_status is not None or self.pid in found else [self.pid, *found]
+
+    def stop(self, signal_number: int) -> None:
+        """Send a signal to the step and to all that it started, except what has become another user's (`sudo`)."""
+        for pid in self._descendants():
+            if send_signal(pid, signal_number):
+                continue
+            if pid not in self.left and pid not in self._of_others:
+                self.left[pid] = describe_process(pid)
+            if pid == self.pid and signal_number == signal.SIGKILL:
+                self.exit_status = int(signal.SIGKILL)  # Nobody here can end it: waiting for that would never end.
+
+    def kill(self) -> None:
+        """End the step and all that it started, and wait until it has ended."""
+        self.stop(signal.SIGKILL)
+        while not self.ended():
+            time.sleep(0.001)
+
+    def read_report(self) -> bool:
+        """Read what there is in the result pipe; False at its end. A result of any other process does not count."""
+        while True:
+            try:
+                data = os.read(self.result, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._report += data
+            if self.returned is None:
+                self.returned = self._parse_report()
+
+    def _parse_report(self) -> Returned | None:
+        """The step's own word among what has come; that of a forked copy is passed over."""
+        while len(self._report) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._report)
+            if len(self._report) < _LENGTH.size + length:
+                return None
+            try:
+                message = pickle.loads(self._report[_LENGTH.size : _LENGTH.size + length])
+            except Exception:
+                message = None
+            if isinstance(message, Returned) and message.process == self.pid:
+                return message
+            del self._report[: _LENGTH.size + length]
+        return None
+
+
+def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: FrozenPlan) -> NoReturn:
+    pipe_of_result, result_of_worker = _identity(result), result
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with os.fdopen(go, "rb") as pipe:
+            order = pipe.read() if os.getppid() == parent else b""
+        if not order:
+            os._exit(0)  # The worker is gone, or found that there is nothing to do.
+        key, script, variables = pickle.loads(order)
+        step = plan.by_key[key]
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        note_stop_signals()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        if os.path.isdir(plan.run.working_directory):
+            os.chdir(plan.run.working_directory)
+        os.environ.update(variables)
+        enter_step_environment(step.environment)
+        open_data_access(plan, step)
+        prepare_end()
+        if script is not None:
+            outcome = _run_script(script)
+        elif runs_in_ranks(step):
+            outcome = run_ranks(plan, step)
+        else:
+            outcome = call_step(plan, step)
+    except BaseException as error:
+        traceback.print_exc()
+        outcome = Outcome(error=one_line(error), exception=pickled(error))
+    try:
+        message = pickle.dumps(Returned(os.getpid(), outcome, lingering(), end_seconds()))
+        if _identity(result) != pipe_of_result:
+            # The step has closed it (os.closerange), and the number may belong to a file of its own by now.
+            result = os.open(f"/proc/{parent}/fd/{result_of_worker}", os.O_WRONLY)
+        _send(result, _LENGTH.pack(len(message)) + message)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    plan.forget_calls()
+    end(0 if outcome.error is None else 1)
+
+
+def _run_script(script: Script) -> Outcome:
+    """Run the command of a hand-written rule and wait for it."""
+    # A stop signal is for the script as well, which may have something to write yet: this process waits for its end.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(read, 0)
+        os.close(write)
+        try:
+            os.execvp(script.interpreter[0], list(script.interpreter))
+        except OSError as error:
+            os.write(2, f"{script.interpreter[0]}: {error.strerror}\n".encode())
+            os._exit(127)
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe, contextlib.suppress(BrokenPipeError):
+        pipe.write(script.text)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    problem = None if code == 0 else f"the command of its rule ended with exit code {code}"
+    return Outcome(error=problem, stopped_by=noted_stop_signal())
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What is behind a descriptor; None if it is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _send(descriptor: int, data: bytes) -> None:
+    """Send one message, and with it the end of the pipe."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.close(descriptor)
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below `root`, children before grandchildren."""
+    found: list[int] = []
+    pending = [root]
+    while pending:
+        below = children(pending.pop(0))
+        found += below
+        pending += below
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The processes that any thread of a process has started."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def send_signal(pid: int, number: int) -> bool:
+    """Send a signal to a process; False if it belongs to somebody else. One that has ended is fine."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
+
+
+def describe_process(pid: int) -> str:
+    """A process for people: `process 4711 (sleep 60) of root`."""
+    command, user = "?", "another user"
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        command = file.read(200).replace(b"\0", b" ").decode(errors="replace").strip() or command
+    with contextlib.suppress(OSError, KeyError):
+        user = pwd.getpwuid(os.stat(f"/proc/{pid}").st_uid).pw_name
+    return f"process {pid} ({command}) of {user}"
+
+
+def adopt_orphans() -> None:
+    """What a process below this one leaves behind becomes a child of this one."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent(parent: int) -> None:
+    """Be killed when the process `parent` ends, whatever ends it; at once if it has ended already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Best effort: elsewhere than on Linux a step's stray processes are not found."""
+    with contextlib.suppress(OSError, AttributeError):
+        _LIBC.prctl(option, value, 0, 0, 0)

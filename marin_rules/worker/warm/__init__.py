@@ -1,0 +1,1 @@
+"""Warm workers: local jobs are run by processes that have everything imported."""

@@ -1,0 +1,71 @@
+"""Warm workers: local jobs are run by processes that have everything imported.
+
+Starting Python and importing costs more than all the bookkeeping of a step. The driver therefore starts a server
+(`marin_rules.worker.warm.server`); jobs (`run-step`) hand their arguments to it and wait for the exit code. Without the
+server, or if it dies, jobs start a Python themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+WARM_VARIABLE = "MARIN_RULES_WARM"
+"""Names the server's folder to the jobs."""
+
+REQUESTS = "requests"
+REPLY = "reply"
+TAKEN = "taken"
+PROCESS_ID = "pid"
+"""What is in that folder: a pipe for requests, pipes for replies and who has them, and the server's process."""
+
+_PREPARED_REPLIES = 32
+"""Pipes made in advance; a job that finds no free one makes its own."""
+
+_READY_SECONDS = 10.0
+
+
+class WarmServer:
+    """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes."""
+
+    def __init__(self, plan_path: str, digest: str) -> None:
+        folder = _make_folder()
+        # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "marin_rules.worker.warm.server", folder, plan_path, digest],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        # Collected as soon as it ends: a job that looks for the server must not find a dead one.
+        self._ended = threading.Thread(target=self._process.wait, daemon=True)
+        self._ended.start()
+        os.environ[WARM_VARIABLE] = folder
+        # The first jobs would else each start a Python of their own, which takes longer than this.
+        give_up = time.monotonic() + _READY_SECONDS
+        while not os.path.exists(os.path.join(folder, PROCESS_ID)):
+            if not self._ended.is_alive() or time.monotonic() > give_up:
+                break
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Let the server end; it does so once its steps have ended, and removes its folder."""
+        os.environ.pop(WARM_VARIABLE, None)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._ended.join()
+
+
+def _make_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="marin-rules-")
+    try:
+        for name in (REQUESTS, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
+            os.mkfifo(os.path.join(folder, name), 0o600)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return folder

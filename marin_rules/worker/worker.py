@@ -1,0 +1,483 @@
+"""The worker: runs one step of a frozen plan under its lease.
+
+    python -m marin_rules.worker --plan PLAN --step NAME-HASH
+
+It takes the lease, and the GPUs that the step asks for (or waits for whoever has them), writes RUNNING, lets the step's
+code run in a process of its own, passes the output on while the heartbeat refreshes the lease, and writes the final
+state last and atomically, only while the lease is still its own. A worker that lost its lease ends the step and writes
+nothing. Whatever kills it, the next worker finds either a finished step or one to be run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import selectors
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from marin_rules.clusters.slurm.allocation import DRIVER_JOB_VARIABLE, Allocation
+from marin_rules.errors import MarinRulesError
+from marin_rules.plans.conda import active_prefix, describe_environment, search_path
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep, check_python
+from marin_rules.software.manifest import read_manifest
+from marin_rules.state.failures import Failure, PreviousTaskFailedError, record_failure
+from marin_rules.state.info import info_bytes, info_path, step_info
+from marin_rules.state.status import ARTIFACT_FILE, Status, read_status, status_bytes, status_path
+from marin_rules.state.step_lease import open_lease
+from marin_rules.state.step_log import OutputStream, StepLog, Terminal, attempt_line
+from marin_rules.storage.leases.heartbeat import Heartbeat
+from marin_rules.storage.leases.lease import Lease, LeaseLostError, LeaseRemovedError
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.patience import PATIENCE_SECONDS, patiently, persistently
+from marin_rules.units import timestamp
+from marin_rules.worker.conclusion import Conclusion, conclude
+from marin_rules.worker.ending import JOB_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS, Ending
+from marin_rules.worker.gpu_slots import GpuSlots
+from marin_rules.worker.publisher import Publisher
+from marin_rules.worker.step_process import Script, StepProcess
+from marin_rules.worker.take_up import TakeUp
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_LEASE_LOST = 75
+"""EX_TEMPFAIL: somebody else has the step now."""
+
+_PUBLICATIONS_IN_A_LIFETIME = 3
+
+_LAST_LOG_SECONDS = 600.0
+"""How long a step that has ended waits until an object store has all of its log."""
+
+_SAME_SIGNAL_SECONDS = 1.0
+"""How much later than its step a worker may hear of a signal that was meant for both."""
+
+_TERMINAL_SECONDS = 0.2
+_TERMINAL_END_SECONDS = 2.0
+"""How often output is offered to a terminal that does not take it, and how long in the end."""
+
+_FINISHED_LIFETIMES = 10
+"""For how many lifetimes a worker whose step is done tries to say so, though it cannot refresh its lease: nothing
+runs any more that others could be in the way of, and a commit compares the lease."""
+
+
+class Stopped(Exception):
+    """A signal asked this worker to stop."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Worker:
+    """One step, from the lease to the final state."""
+
+    def __init__(
+        self,
+        plan: FrozenPlan,
+        step: FrozenStep,
+        *,
+        script: Script | None = None,
+        log_link: str = "",
+        client: int | None = None,
+        process: StepProcess | None = None,
+    ) -> None:
+        self.plan = plan
+        self.step = step
+        self.forced = step.index in plan.forced
+        self.owner = Owner.current()
+        self.lease: Lease = open_lease(step.output_path, self.owner)
+        self.gpus = GpuSlots(_gpus_to_share(step), step.name)
+        self.process = process or StepProcess(plan)
+        self._script = script
+        self.started = time.time()
+        """When the step began: from then on its seconds count, and not while it waited for its lease."""
+
+        self._stdout, self._stderr = Terminal(1), Terminal(2)
+        self._log_link = log_link
+        self._client = client
+        self._stop_signal = 0
+        self._has_ended = False
+        self._writing_info = threading.Lock()
+        self._conda_prefix: str | None = None
+        self._wakeup, self._wakeup_write = self._catch_signals()
+        self.take_up = TakeUp(
+            plan, step, self.lease, self.gpus, in_job=_job() is not None, say=self._say, sleep=self._sleep
+        )
+
+    def run(self) -> int:
+        try:
+            self._check_conda()
+            if not self.take_up.acquire():
+                return EXIT_DONE
+            self.started = time.time()
+            try:
+                return self._run_leased()
+            finally:
+                self.process.kill()  # Nobody else may have the step before this one is over.
+                self._tell_what_is_left()
+                self.take_up.release()
+        except Stopped as stopped:
+            self._say(f"stopped by {stopped} before it started")
+            return 128 + stopped.number
+        except LeaseLostError as lost:
+            if isinstance(lost, LeaseRemovedError) and self._was_emptied():
+                message = _emptied(self.step)
+                self._say(f"FAILED: {message}")
+                self._record(message)
+                return EXIT_FAILED
+            self._say(f"lost its lease and was ended: {lost}")
+            return EXIT_LEASE_LOST
+        except PreviousTaskFailedError as refusal:
+            self._say(str(refusal))
+            self._record(str(refusal), previous=True)
+            return EXIT_FAILED
+        except (MarinRulesError, OSError) as error:
+            self._say(f"error: {error}")
+            self._record(str(error))
+            return EXIT_FAILED
+        finally:
+            self.process.kill()
+            self.process.close()
+            self.gpus.release()
+            self._stdout.flush(_TERMINAL_END_SECONDS)
+            self._stderr.flush(_TERMINAL_END_SECONDS)
+            signal.set_wakeup_fd(-1)
+            os.close(self._wakeup)
+            os.close(self._wakeup_write)
+
+    # -- before the step -------------------------------------------------------------------------------------
+
+    def _check_conda(self) -> None:
+        """A step that has a conda environment runs in that one, or not at all."""
+        environment = self.plan.conda.get(self.step.index)
+        if environment is not None:
+            self._conda_prefix = active_prefix(environment, runs_python=self._script is None)
+
+    def _variables(self) -> dict[str, str]:
+        """What the step's process has in its environment beside what this one has."""
+        path = {} if self._conda_prefix is None else {"PATH": search_path(self._conda_prefix)}
+        return {**self.gpus.variables, **path}
+
+    def _tell_what_is_left(self) -> None:
+        for process in self.process.left.values():
+            self._say(f"left running: {process}, which only that user or an administrator can end")
+
+    def _run_leased(self) -> int:
+        log = StepLog(self.step.output_path)
+        try:
+            log.link_from(self._log_link)
+            info = self._begin()
+            log.write(attempt_line(timestamp(self.started), info["run"]["attempt"], self.owner.worker_id))
+            if self.take_up.taken_from:
+                log.write(f"[{self.step.name}] {self.take_up.taken_from}\n".encode())
+            started = info_bytes(info)
+            heartbeat = Heartbeat(self.lease, wake=self._wake, say=lambda text: self._say(text, log))
+            publisher = Publisher(
+                first=lambda: self._note_start(started),
+                publish=lambda go_on: self._show_progress(log, go_on),
+                interval=self.lease.lifetime / _PUBLICATIONS_IN_A_LIFETIME,
+            )
+            try:
+                conclusion = self._watch(log, heartbeat, publisher)
+                publisher.stop()
+                return self._finish(info, conclusion, log, heartbeat)
+            finally:
+                self.process.kill()  # Before anything that may have to wait for the store.
+                publisher.stop()
+                heartbeat.stop()
+        finally:
+            log.close()
+
+    def _show_progress(self, log: StepLog, go_on: Callable[[], bool]) -> None:
+        """Publish the log so far, while the step is ours. Trouble with that is no reason for the step to fail."""
+
+        def check() -> bool:
+            self.lease.verify()
+            return go_on()
+
+        try:
+            if not log.flush(check) and self._has_ended:
+                self._say(f"the end of {log.path} could not be published in {_LAST_LOG_SECONDS:.0f} s and is lost")
+        except (OSError, LeaseLostError) as error:
+            self._say(f"could not publish {log.path}: {error}")
+
+    def _begin(self) -> dict[str, Any]:
+        """Gather what is known of the step."""
+        attempt = 1 + int(self.take_up.previous_info.get("run", {}).get("attempt", 0))
+        info = step_info(self.plan, self.step)
+        info["run"] = {
+            "id": self.plan.run.id,
+            "worker_id": self.owner.worker_id,
+            "host": self.owner.host,
+            "user": self.owner.user,
+            "git_commit": self.plan.run.git_commit,
+            "caller_path": self.plan.run.caller_path,
+            "attempt": attempt,
+            "started": timestamp(self.started),
+        }
+        job = _job()
+        if job is not None:
+            info["run"]["slurm"] = job.to_fields()
+        if self._conda_prefix is not None:
+            environment = self.plan.conda[self.step.index]
+            info["run"]["environment"] = describe_environment(environment, self._conda_prefix)
+        elif self.step.software is not None:
+            manifest = read_manifest(sys.prefix)
+            info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
+        if self.gpus.wanted:
+            info["run"]["gpus"] = list(self.gpus.names)
+        return info
+
+    # -- while the step runs ---------------------------------------------------------------------------------
+
+    def _watch(self, log: StepLog, heartbeat: Heartbeat, publisher: Publisher) -> Conclusion:
+        """Pass output on until the step's process ends, or until the lease is lost."""
+        process = self.process
+        streams = {
+            process.stdout: OutputStream(self.step.name, self._stdout, log),
+            process.stderr: OutputStream(self.step.name, self._stderr, log),
+        }
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (*streams, process.result, self._wakeup):
+                os.set_blocking(descriptor, False)
+                selector.register(descriptor, selectors.EVENT_READ)
+            if self._client is not None:
+                selector.register(self._client, selectors.EVENT_READ)
+            process.go(self.step, self._script, self._variables())
+            heartbeat.start()
+            publisher.start()
+            grace_seconds = STOP_GRACE_SECONDS if _job() is None else JOB_STOP_GRACE_SECONDS
+            ending = Ending(process, lambda text: self._say(text, log), grace_seconds)
+            is_halted = False
+            while not process.ended():
+                due = min(time.monotonic() + heartbeat.look_again, ending.due)
+                if self._stdout.is_behind or self._stderr.is_behind:
+                    due = min(due, time.monotonic() + _TERMINAL_SECONDS)
+                    self._stdout.flush()
+                    self._stderr.flush()
+                for key, _ in selector.select(max(0.0, due - time.monotonic())):
+                    if key.fd == self._wakeup:
+                        os.read(self._wakeup, 4096)
+                    elif key.fd == self._client:
+                        self._client_is_gone()
+                        selector.unregister(key.fd)
+                    elif key.fd == process.result:
+                        if not process.read_report():
+                            selector.unregister(key.fd)
+                    elif self._pass_on(key.fd, streams) == b"":
+                        selector.unregister(key.fd)
+                ending.watch(self._stop_signal)
+                if heartbeat.in_doubt() != is_halted:
+                    is_halted = not is_halted
+                    process.stop(signal.SIGSTOP if is_halted else signal.SIGCONT)
+            conclusion = ending.conclude()
+            for descriptor in streams:
+                while self._pass_on(descriptor, streams):
+                    pass
+        for stream in streams.values():
+            stream.end()
+        return conclusion
+
+    def _note_start(self, info: bytes) -> None:
+        """Write down what is known so far, while the step's code runs already. At the end all is written again."""
+        with self._writing_info:
+            if self._has_ended:
+                return
+            try:
+                self.lease.overwrite(info_path(self.step.output_path), info, durable=False)
+            except (OSError, LeaseLostError) as error:
+                self._say(f"could not write {info_path(self.step.output_path)} yet: {error}")
+
+    @staticmethod
+    def _pass_on(descriptor: int, streams: dict[int, OutputStream]) -> bytes | None:
+        """Read once and pass it on; nothing (b"") at the end of the stream, None if there is nothing right now."""
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return None
+        streams[descriptor].feed(data)
+        return data
+
+    # -- after the step --------------------------------------------------------------------------------------
+
+    def _finish(self, info: dict[str, Any], conclusion: Conclusion, log: StepLog, heartbeat: Heartbeat) -> int:
+        if conclusion.status is Status.FAILED and self.process.was_terminated:
+            self._await_signal(_SAME_SIGNAL_SECONDS)
+            conclusion = conclude(self.process.returned, self.process.exit_status or 0, stop_signal=self._stop_signal)
+        status, outcome = conclusion.status, conclusion.outcome
+        finished = time.time()
+        info["run"] |= {"finished": timestamp(finished), "seconds": round(finished - self.started, 3)}
+        if outcome.error is not None:
+            info["run"]["error"] = outcome.error
+        if outcome.warning is not None:
+            self._say(f"warning: {outcome.warning}", log)
+        overwrite = self._overwrite_finished(heartbeat) if status is Status.SUCCESS else self._overwrite
+        if status is Status.SUCCESS and outcome.artifact is not None:
+            overwrite(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
+        with self._writing_info:
+            self._has_ended = True
+            overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
+        log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
+        give_up = time.monotonic() + _LAST_LOG_SECONDS
+        self._show_progress(log, lambda: time.monotonic() < give_up)
+        word = status_bytes(status, self.step.output_path, again=self.forced)
+        overwrite(status_path(self.step.output_path), word)
+        if status is Status.SUCCESS:
+            return EXIT_DONE
+        self._say(f"{status}: {outcome.error}; log: {log.path}")
+        if status is Status.CANCELLED:
+            return 128 + conclusion.stopped_by
+        self._record(outcome.error or "", outcome.exception)
+        return EXIT_FAILED
+
+    def _overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        patiently(lambda: self.lease.overwrite(path, data, durable=durable), say=self._say)
+
+    def _overwrite_finished(self, heartbeat: Heartbeat) -> Callable[..., None]:
+        """As `_overwrite`, for a step that is done: no refusal undoes finished work while its lease lives."""
+
+        def overwrite(path: str, data: bytes, *, durable: bool = True) -> None:
+            give_up = time.monotonic() + PATIENCE_SECONDS
+
+            def is_in_vain() -> bool:
+                # Whoever wants to stop the run waits no longer than for any other store that does not answer.
+                is_unwanted = bool(self._stop_signal) and time.monotonic() > give_up
+                return is_unwanted or heartbeat.silence >= _FINISHED_LIFETIMES
+
+            persistently(
+                lambda: self.lease.overwrite(path, data, durable=durable),
+                is_in_vain=is_in_vain,
+                say=lambda text: self._say(f"is finished, but cannot say so yet, and {text}"),
+            )
+
+        return overwrite
+
+    def _record(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
+        failure = Failure(self.step.name, self.step.output_path, message, previous, exception)
+        try:
+            record_failure(self.plan.run, self.step.digest, failure)
+        except OSError as error:
+            self._say(f"could not tell the driver why it failed: {error}")
+
+    def _say(self, text: str, log: StepLog | None = None) -> None:
+        line = f"[{self.step.name}] {text}".encode()
+        self._stderr.write_line(line)
+        if log is not None:
+            log.write(line + b"\n")
+
+    def _was_emptied(self) -> bool:
+        """Whether the lease went without a successor: one that has come and gone leaves its own last status."""
+        try:
+            return read_status(self.step.output_path) in (None, Status.RUNNING)
+        except (MarinRulesError, OSError):
+            return False
+
+    # -- signals ---------------------------------------------------------------------------------------------
+
+    def _catch_signals(self) -> tuple[int, int]:
+        """From now on signals are noted and wake the loop up, through a pipe. Returns its two ends."""
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self._stop_signal = self._stop_signal or number
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, note)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        return read, write
+
+    def _wake(self) -> None:
+        """Wake the loop up from another thread."""
+        with contextlib.suppress(OSError):
+            os.write(self._wakeup_write, b"\0")
+
+    def _client_is_gone(self) -> None:
+        """Whoever waited for this step does not any more: that is as good as a signal to stop."""
+        self._stop_signal = self._stop_signal or signal.SIGTERM
+
+    def _await_signal(self, seconds: float) -> None:
+        """Whoever ends a whole job tells all of its processes: the step may have heard of it before us."""
+        give_up = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            while not self._stop_signal and (left := give_up - time.monotonic()) > 0:
+                if selector.select(left):
+                    os.read(self._wakeup, 4096)
+
+    def _sleep(self, seconds: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            if self._client is not None:
+                selector.register(self._client, selectors.EVENT_READ)
+            for key, _ in selector.select(seconds):
+                if key.fd == self._client:
+                    self._client_is_gone()
+                else:
+                    os.read(self._wakeup, 4096)
+        if self._stop_signal:
+            raise Stopped(self._stop_signal)
+
+
+def _emptied(step: FrozenStep) -> str:
+    """Why a step whose lease is gone, with nobody else to have it, has failed."""
+    return (
+        f"its output folder {step.output_path} was emptied or removed while it ran. That removed the step's lease, so"
+        " that its result cannot count. Most likely the step did it itself (shutil.rmtree, fs.rm): let it remove only"
+        " files of its own, or a folder below its output path, and run it again."
+    )
+
+
+def _gpus_to_share(step: FrozenStep) -> int:
+    """How many GPUs of this machine the step asks for. In a job of its own Slurm has given them already."""
+    return 0 if step.machines is None or _job() is not None else step.machines.gpus
+
+
+def _job() -> Allocation | None:
+    """The Slurm job of this step alone; None on the machine of the driver, also if that is in a job itself."""
+    allocation = Allocation.current()
+    is_drivers = allocation is not None and allocation.job_id == os.environ.get(DRIVER_JOB_VARIABLE)
+    return None if is_drivers else allocation
+
+
+_PARSER = argparse.ArgumentParser(prog="marin_rules.worker", description="Run one step of a frozen plan.")
+_PARSER.add_argument("--plan", required=True, help="the frozen plan")
+_PARSER.add_argument("--digest", help="refuse any other plan than the one with this digest")
+_PARSER.add_argument("--step", required=True, help="the step's key: its <name>-<hash>")
+_PARSER.add_argument("--log", default="", metavar="PATH", help="make a link to the step's log here")
+_PARSER.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    return _PARSER.parse_args(arguments)
+
+
+def main(
+    options: argparse.Namespace,
+    plan: FrozenPlan | None = None,
+    client: int | None = None,
+    process: StepProcess | None = None,
+) -> int:
+    """Run the step that the options name; `plan` and `process` are given if they are there already.
+
+    `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
+    """
+    try:
+        plan = plan or FrozenPlan.read(options.plan, options.digest)
+        check_python(plan.run)
+        step = plan.by_key.get(options.step)
+        if step is None:
+            raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
+        script = Script(sys.stdin.buffer.read(), shlex.split(options.script)) if options.script else None
+        return Worker(plan, step, script=script, log_link=options.log, client=client, process=process).run()
+    except MarinRulesError as error:
+        sys.stderr.write(f"marin-rules: {error}\n")
+        return EXIT_FAILED
