@@ -32,6 +32,7 @@ lint: setup ## check style, types and the workflow
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint --config $(EXAMPLE)
 

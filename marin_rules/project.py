@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parent
+"""The folder of this package."""
 
 
 def project_folder() -> Path:
     """The folder that holds `Snakefile`, `rules/`, `profiles/` and `config/`."""
-    installed = _PACKAGE / "_workflow"
-    return installed if installed.is_dir() else _PACKAGE.parent
+    installed = PACKAGE / "_workflow"
+    return installed if installed.is_dir() else PACKAGE.parent

@@ -19,9 +19,9 @@ _DEFAULT = "default"
 
 def _user_folder() -> Path:
     """Where Snakemake itself looks for the user's profiles."""
-    from snakemake.common import get_appdirs
+    from platformdirs import user_config_dir
 
-    return Path(get_appdirs().user_config_dir)
+    return Path(user_config_dir("snakemake", "snakemake"))
 
 
 def link_profiles(folder: Path | None = None) -> Iterator[tuple[bool, str]]:

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 
-import marin_rules
+from marin_rules.project import PACKAGE
 from marin_rules.settings.ownership import Circle, check_own_folder
 from marin_rules.software.environment import explained_errors
 from marin_rules.software.trust import check_folder
@@ -25,11 +25,11 @@ def package_folder(folder: str, circle: Circle | None = None) -> str:
 
     Whoever could write to it could have steps import other modules: it is refused unless it is the user's own.
     """
-    target = os.path.realpath(os.path.dirname(marin_rules.__file__))
-    name = f"{marin_rules.__name__}-{hashlib.sha256(os.fsencode(target)).hexdigest()[:8]}"
+    target = os.path.realpath(PACKAGE)
+    name = f"{PACKAGE.name}-{hashlib.sha256(os.fsencode(target)).hexdigest()[:8]}"
     parent = os.path.join(folder, f"{_PARENT}-{os.getuid()}")
     path = os.path.join(parent, name)
-    link = os.path.join(path, marin_rules.__name__)
+    link = os.path.join(path, PACKAGE.name)
     with explained_errors(folder):
         circle = circle or Circle.of()
         check_folder(folder, circle)
@@ -47,7 +47,7 @@ def _make(path: str, target: str) -> None:
     temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{secrets.token_hex(4)}")
     os.mkdir(temporary, 0o700)
     try:
-        os.symlink(target, os.path.join(temporary, marin_rules.__name__))
+        os.symlink(target, os.path.join(temporary, PACKAGE.name))
         os.rename(temporary, path)
     except OSError as error:
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # Another process was faster, and made the very same.
