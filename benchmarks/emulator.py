@@ -18,7 +18,7 @@ def google_storage() -> Iterator[Any]:
     tests = str(ROOT / "tests")
     if tests not in sys.path:
         sys.path.insert(0, tests)
-    from emulators.gcs.emulator import GcsEmulator
+    from support.emulators.gcs.emulator import GcsEmulator
 
     emulator = GcsEmulator()
     try:

@@ -77,8 +77,8 @@ def slurm() -> Iterator[Cluster]:
     tests = str(ROOT / "tests")
     if tests not in sys.path:
         sys.path.insert(0, tests)
-    from slurm.cluster import SlurmCluster
-    from slurm.requirements import SlurmUnavailableError
+    from support.slurm.cluster import SlurmCluster
+    from support.slurm.requirements import SlurmUnavailableError
 
     adopt_orphans()
     # Not in the folder of the benchmark, whose path can be too long for the sockets of Slurm.

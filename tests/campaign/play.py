@@ -22,7 +22,7 @@ from pathlib import Path
 
 from campaign.cases import Case
 from campaign.names import PREFIXES
-from runs.fixtures import REPOSITORY, Running
+from support.lab import REPOSITORY, Running
 
 STRANGER = 12345
 END_SECONDS = 120.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emulators.gcs.emulator import GcsEmulator
+from support.emulators.gcs.emulator import GcsEmulator
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -59,7 +59,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
     # A forked child inherits the pipe that is the emulator's lifeline, and keeps it open: the worst case.
     code = """
     import os, sys, time
-    from emulators.gcs.emulator import GcsEmulator
+    from support.emulators.gcs.emulator import GcsEmulator
     emulator = GcsEmulator()
     child = os.fork()
     if child == 0:

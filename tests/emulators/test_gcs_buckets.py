@@ -7,7 +7,7 @@ import pytest
 from google.api_core.exceptions import Conflict, NotFound, PreconditionFailed
 from google.cloud.storage import Client
 
-from emulators.gcs.emulator import GcsEmulator
+from support.emulators.gcs.emulator import GcsEmulator
 
 
 @pytest.fixture(autouse=True)

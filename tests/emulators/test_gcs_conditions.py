@@ -8,9 +8,9 @@ import requests
 from google.api_core.exceptions import BadRequest, NotFound, NotModified, PreconditionFailed
 from google.cloud.storage import Bucket
 
-from emulators.gcs.clients import bucket_of
-from emulators.gcs.emulator import GcsEmulator
-from emulators.racing import RACERS, race
+from support.emulators.gcs.clients import bucket_of
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.racing import RACERS, race
 
 STALE = 12345
 

@@ -12,8 +12,8 @@ from google.api_core import exceptions
 from google.cloud.storage import Bucket
 from google.cloud.storage.retry import DEFAULT_RETRY
 
-from emulators.gcs.clients import bucket_of
-from emulators.gcs.emulator import GcsEmulator
+from support.emulators.gcs.clients import bucket_of
+from support.emulators.gcs.emulator import GcsEmulator
 
 QUICKLY = DEFAULT_RETRY.with_delay(initial=0.01, maximum=0.05).with_timeout(10)
 

@@ -15,8 +15,8 @@ import requests
 from google.api_core.exceptions import BadRequest, GoogleAPICallError, NotFound
 from google.cloud.storage import Bucket
 
-from emulators.gcs.clients import bucket_of
-from emulators.gcs.emulator import GcsEmulator
+from support.emulators.gcs.clients import bucket_of
+from support.emulators.gcs.emulator import GcsEmulator
 
 ODD_NAME = "a b/ü%2F?#+&=/{x}"
 MIB = 2**20

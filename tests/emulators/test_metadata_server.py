@@ -7,7 +7,7 @@ import time
 import pytest
 import requests
 
-from emulators.metadata_server import MetadataServer
+from support.emulators.metadata_server import MetadataServer
 
 HEADERS = {"Metadata-Flavor": "Google"}
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import s3fs
 
-from emulators.racing import RACERS, race
-from emulators.s3.clients import client_of, outcome
-from emulators.s3.emulator import S3Emulator
+from support.emulators.racing import RACERS, race
+from support.emulators.s3.clients import client_of, outcome
+from support.emulators.s3.emulator import S3Emulator
 
 ODD_NAME = "a b/ü%2F?#+&="
 STALE = '"0123456789abcdef0123456789abcdef"'

@@ -8,8 +8,8 @@ import pytest
 import s3fs
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError, ResponseStreamingError
 
-from emulators.s3.clients import client_of, outcome
-from emulators.s3.emulator import S3Emulator
+from support.emulators.s3.clients import client_of, outcome
+from support.emulators.s3.emulator import S3Emulator
 
 PLACE = {"Bucket": "bucket", "Key": "folder/x"}
 

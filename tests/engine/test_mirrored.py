@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emulators.gcs.emulator import GcsEmulator
+from support.emulators.gcs.emulator import GcsEmulator
 
 CLUSTER = """
 data:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from emulators.common.emulator import Emulator
+from support.emulators.common.emulator import Emulator
 
 HELLO_WORLD = {"hello_world/data": "hello_world/data-d50b06", "hello_world/stats": "hello_world/stats-b5daf3"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emulators.s3.emulator import S3Emulator
+from support.emulators.s3.emulator import S3Emulator
 
 IGNORANT = ("ignores If-Match", "ignores If-None-Match", "ignores conditions of DELETE")
 CEPH = ("refuses quoted ETags", "ignores conditions of DELETE")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from faults.nursery import Nursery
-from faults.places import Disk, Objects, Place
+from support.faults.nursery import Nursery
+from support.faults.places import Disk, Objects, Place
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from faults.dags import EXPERIMENT, Dag
-from faults.places import Objects
+from support.faults.dags import EXPERIMENT, Dag
+from support.faults.places import Objects
 
 STEPS = 3
 STOPPED_SECONDS = 5.0

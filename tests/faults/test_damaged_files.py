@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from faults.nursery import Nursery
-from faults.places import INFO, LEASE, STATUS, Place
-from faults.verdicts import assert_finished
 from marin_rules.plans.frozen import FrozenPlan, PlanFileError
 from marin_rules.worker import worker as workers
+from support.faults.nursery import Nursery
+from support.faults.places import INFO, LEASE, STATUS, Place
+from support.faults.verdicts import assert_finished
 
 STATUSES = (b"", b"\n", b"SUCC", b"success", b"SUCCESS\0", b"SUCCESS SUCCESS", b"\xff\xfe", b"{", b'{"status": "SUCC')
 STATUSES += (b'{"status": "SUCCESS"}\n{"stat', b'{"state": "SUCCESS"}', b"[" * 100_000)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from faults.places import INFO, LEASE, STATUS, Place
 from marin_rules import THIS_OUTPUT_PATH
 from marin_rules.driver.executor import compute_output_path
+from support.faults.places import INFO, LEASE, STATUS, Place
 
 ONE_STEP = """
     import os

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.nursery import Nursery, send, with_step
-from faults.places import INFO, LOG, STATUS, Objects, Place
-from faults.verdicts import assert_finished
+from support.faults.nursery import Nursery, send, with_step
+from support.faults.places import INFO, LOG, STATUS, Objects, Place
+from support.faults.verdicts import assert_finished
 
 LIFETIME = 3.0
 LIFETIMES_PAUSED = 2

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from faults.nursery import Nursery
-from faults.places import Place
-from faults.verdicts import assert_finished, assert_nothing_partial_counts
+from support.faults.nursery import Nursery
+from support.faults.places import Place
+from support.faults.verdicts import assert_finished, assert_nothing_partial_counts
 
 PLACES = ("local", "gcs", "s3")
 MOST_BOUNDARIES = 150

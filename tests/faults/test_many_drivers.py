@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from faults.dags import EXPERIMENT, Dag
-from faults.places import Objects
+from support.faults.dags import EXPERIMENT, Dag
+from support.faults.places import Objects
 
 SERVER = "marin_rules.worker.warm.server"
 LIFETIME = "6"

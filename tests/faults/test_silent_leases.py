@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.nursery import Nursery, Worker, with_step
-from faults.places import INFO, Objects
-from faults.verdicts import assert_finished
+from support.faults.nursery import Nursery, Worker, with_step
+from support.faults.places import INFO, Objects
+from support.faults.verdicts import assert_finished
 
 LIFETIME = 3.0
 REFUSED = 75

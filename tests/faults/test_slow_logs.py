@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.nursery import Nursery
-from faults.places import LOG, Objects
-from faults.verdicts import assert_finished
+from support.faults.nursery import Nursery
+from support.faults.places import LOG, Objects
+from support.faults.verdicts import assert_finished
 
 LIFETIME = 3.0
 UPLOAD_SECONDS = 2 * LIFETIME

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.nursery import Nursery, Worker, send, with_step
-from faults.places import ARTIFACT, INFO, LEASE, LOG, STATUS, Place
-from faults.verdicts import assert_finished
+from support.faults.nursery import Nursery, Worker, send, with_step
+from support.faults.places import ARTIFACT, INFO, LEASE, LOG, STATUS, Place
+from support.faults.verdicts import assert_finished
 
 LIFETIME = 1.5
 LIFETIMES_STOPPED = 3

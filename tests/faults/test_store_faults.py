@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from faults.dags import EXPERIMENT, Dag
-from faults.nursery import Nursery
-from faults.places import LEASE, STATUS, Objects
-from faults.verdicts import assert_finished
+from support.faults.dags import EXPERIMENT, Dag
+from support.faults.nursery import Nursery
+from support.faults.places import LEASE, STATUS, Objects
+from support.faults.verdicts import assert_finished
 
 KINDS = ("404", "412", "429", "500", "503", "cut", "lost", "cut_body")
 SHARE = 0.24

@@ -11,10 +11,10 @@ import fsspec
 import pytest
 from fsspec.registry import _registry, known_implementations
 
-from emulators.gcs.emulator import GcsEmulator
 from marin_rules.storage import budget, metadata, regions
 from marin_rules.storage.budget import BudgetError, Ledger, mirror_budget, remaining, step_ledger
 from marin_rules.storage.guard import already_charged, install_guard
+from support.emulators.gcs.emulator import GcsEmulator
 
 GB = 2**30
 SIZE = 1000

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from emulators.metadata_server import MetadataServer
 from marin_rules.storage import metadata
 from marin_rules.storage.metadata import is_google_machine, machine_region, machine_zone
+from support.emulators.metadata_server import MetadataServer
 
 
 @pytest.fixture(autouse=True)

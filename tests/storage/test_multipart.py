@@ -4,9 +4,9 @@ import fsspec
 import gcsfs
 import pytest
 
-from emulators.gcs.emulator import GcsEmulator
 from marin_rules.storage.guard import install_guard
 from marin_rules.storage.multipart import well_formed
+from support.emulators.gcs.emulator import GcsEmulator
 
 CONTENTS = [
     b"",

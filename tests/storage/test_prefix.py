@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from emulators.metadata_server import MetadataServer
 from marin_rules.storage import metadata
 from marin_rules.storage.prefix import marin_prefix, marin_region
+from support.emulators.metadata_server import MetadataServer
 
 
 @pytest.fixture(autouse=True)

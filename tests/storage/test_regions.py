@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from emulators.gcs.emulator import GcsEmulator
-from emulators.metadata_server import MetadataServer
 from marin_rules.storage import metadata, regions
 from marin_rules.storage.regions import here, location_in, region_of
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.metadata_server import MetadataServer
 
 
 @pytest.fixture(autouse=True)

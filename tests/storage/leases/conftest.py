@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lease_models.backends import Backend, fenced_backend, local_backend, numbered_backend, objects_backend
-from lease_models.clock import ManualClock
-from lease_models.memory import RepeatingObjects
 from marin_rules.storage.objects.advisory import AdvisoryObjects
 from marin_rules.storage.objects.gcs import GcsObjects
 from marin_rules.storage.objects.s3 import S3Objects
 from marin_rules.storage.objects.store import ObjectStore
+from support.lease_models.backends import Backend, fenced_backend, local_backend, numbered_backend, objects_backend
+from support.lease_models.clock import ManualClock
+from support.lease_models.memory import RepeatingObjects
 
 FENCED = ("fenced memory", "local")
 """A commit compares the lease and writes in one go."""

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from lease_models import mutants
-from lease_models.crowd import Crowd
-from lease_models.oracle import Violation
-from lease_models.replay import FENCED, NUMBERED, REPEATING, Kind, MakeLease
+from support.lease_models import mutants
+from support.lease_models.crowd import Crowd
+from support.lease_models.oracle import Violation
+from support.lease_models.replay import FENCED, NUMBERED, REPEATING, Kind, MakeLease
 
 TEN_MINUTES = 600.0
 

@@ -6,9 +6,9 @@ any two of its calls the lease may expire, and others may do anything. `lease_mo
 
 import pytest
 
-from lease_models.programs import run_step, run_step_again
-from lease_models.replay import FENCED, KEEPING, NUMBERED, REPEATING, Kind, Replayer
-from lease_models.search import Bounds, Search
+from support.lease_models.programs import run_step, run_step_again
+from support.lease_models.replay import FENCED, KEEPING, NUMBERED, REPEATING, Kind, Replayer
+from support.lease_models.search import Bounds, Search
 
 each_kind = pytest.mark.parametrize("kind", [FENCED, NUMBERED, REPEATING, KEEPING], ids=lambda kind: kind.name)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from lease_models.backends import Backend
-from lease_models.clock import ManualClock, elsewhere
-from lease_models.holders import after_takeover, held, holder_of
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LIFETIME_SECONDS, UNREADABLE, LeaseRecord
 from marin_rules.storage.leases.store import ChangedError, Snapshot
+from support.lease_models.backends import Backend
+from support.lease_models.clock import ManualClock, elsewhere
+from support.lease_models.holders import after_takeover, held, holder_of
 
 
 def test_one_holds_and_the_other_is_told_who(backend: Backend, clock: ManualClock) -> None:

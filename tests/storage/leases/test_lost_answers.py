@@ -2,12 +2,12 @@
 
 import pytest
 
-from lease_models.backends import Backend
-from lease_models.clock import ManualClock, elsewhere
-from lease_models.holders import held, holder_of
-from lease_models.unreliable import UnreliableStore
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
 from marin_rules.storage.leases.record import LIFETIME_SECONDS
+from support.lease_models.backends import Backend
+from support.lease_models.clock import ManualClock, elsewhere
+from support.lease_models.holders import held, holder_of
+from support.lease_models.unreliable import UnreliableStore
 
 
 @pytest.mark.parametrize("failure", ["answer lost", "refused"])

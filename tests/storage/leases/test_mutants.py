@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from lease_models.mutants import MUTANTS
-from lease_models.replay import Replayer
-from lease_models.search import Bounds, Search
+from support.lease_models.mutants import MUTANTS
+from support.lease_models.replay import Replayer
+from support.lease_models.search import Bounds, Search
 
 
 @pytest.mark.parametrize("name", MUTANTS)

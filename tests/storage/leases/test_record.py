@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lease_models.clock import elsewhere
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LIFETIME_SECONDS, UNREADABLE, CorruptLeaseError, LeaseRecord, describe
+from support.lease_models.clock import elsewhere
 
 
 def test_a_record_survives_the_file() -> None:

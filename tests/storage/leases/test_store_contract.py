@@ -2,8 +2,8 @@
 
 import pytest
 
-from lease_models.backends import Backend
 from marin_rules.storage.leases.store import ChangedError, Snapshot
+from support.lease_models.backends import Backend
 
 
 def test_a_store_is_created_once(backend: Backend) -> None:

@@ -7,15 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from emulators.common.emulator import Emulator
-from emulators.gcs.emulator import GcsEmulator
-from emulators.s3.emulator import S3Emulator
-from lease_models.backends import Backend, local_backend
-from lease_models.clock import ManualClock, elsewhere
-from lease_models.holders import held, holder_of
-from lease_models.memory import FencedStore, MemoryObjects, RepeatingObjects
-from lease_models.sessions import UnreliableObjects, complete, unreliable_store
-from lease_models.unreliable import UnreliableStore
 from marin_rules.storage.explain import UnansweredError
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
@@ -24,6 +15,15 @@ from marin_rules.storage.leases.store import LeaseStore
 from marin_rules.storage.objects.gcs import GcsObjects
 from marin_rules.storage.objects.s3 import S3Objects
 from marin_rules.storage.objects.store import ObjectStore
+from support.emulators.common.emulator import Emulator
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.s3.emulator import S3Emulator
+from support.lease_models.backends import Backend, local_backend
+from support.lease_models.clock import ManualClock, elsewhere
+from support.lease_models.holders import held, holder_of
+from support.lease_models.memory import FencedStore, MemoryObjects, RepeatingObjects
+from support.lease_models.sessions import UnreliableObjects, complete, unreliable_store
+from support.lease_models.unreliable import UnreliableStore
 
 THOUSAND = 1000
 

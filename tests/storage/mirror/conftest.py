@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from fsspec.registry import _registry, known_implementations
 
-from emulators.common.emulator import Emulator
 from marin_rules.storage import budget, metadata, regions
 from marin_rules.storage.budget import Ledger
 from marin_rules.storage.mirror.filesystem import MirrorFileSystem
 from marin_rules.storage.mirror.install import install_mirror
-from storage.mirror.world import World
+from support.emulators.common.emulator import Emulator
+from support.mirror_world import World
 
 REGIONS = {
     "gs": {"us-central1": "bucket", "europe-west4": "far", "us-east1": "near"},

@@ -9,7 +9,7 @@ from marin_rules.storage import regions
 from marin_rules.storage.budget import BudgetError, mirror_budget, remaining
 from marin_rules.storage.guard import install_guard
 from marin_rules.storage.mirror import places
-from storage.mirror.world import GB, World, spent
+from support.mirror_world import GB, World, spent
 
 SIZE = 3_000_000
 DATA = b"x" * SIZE

@@ -8,13 +8,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from emulators.gcs.emulator import GcsEmulator
-from emulators.s3.emulator import S3Emulator
 from marin_rules.storage.budget import remaining, step_ledger
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.mirror import progress, rewrites, rights, streams
-from storage.mirror.world import GB, World, spent
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.s3.emulator import S3Emulator
+from support.mirror_world import GB, World, spent
 
 type MakeWorld = Callable[[str, str], World]
 

@@ -11,7 +11,7 @@ import pytest
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.mirror import progress, rewrites
-from storage.mirror.world import World, spent
+from support.mirror_world import World, spent
 
 type MakeWorld = Callable[[str, str], World]
 

@@ -16,7 +16,7 @@ from botocore.httpsession import URLLib3Session
 from gcsfs import GCSFileSystem
 from s3fs import S3FileSystem
 
-from storage.mirror.world import World, spent
+from support.mirror_world import World, spent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

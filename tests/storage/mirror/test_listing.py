@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.storage.explain import StorageError
-from storage.mirror.world import World, spent
+from support.mirror_world import World, spent
 
 
 def fill(world: World) -> None:

@@ -9,7 +9,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from storage.mirror.world import World
+from support.mirror_world import World
 
 ROWS = pandas.DataFrame({"id": [1, 2, 3], "text": ["a", "b", "c"]})
 

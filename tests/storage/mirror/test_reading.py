@@ -7,7 +7,7 @@ from collections.abc import Callable
 import fsspec
 import pytest
 
-from storage.mirror.world import World, spent
+from support.mirror_world import World, spent
 
 DATA = bytes(range(256)) * 40
 

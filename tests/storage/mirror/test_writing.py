@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.mirror.world import World
+from support.mirror_world import World
 
 
 def changes_of_sources(world: World) -> list[str]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lease_models.remote import Remote
 from marin_rules.storage.objects.gcs import GcsObjects
 from marin_rules.storage.objects.s3 import S3Objects
+from support.lease_models.remote import Remote
 
 
 @pytest.fixture(params=["gs", "s3"])

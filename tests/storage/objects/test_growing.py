@@ -9,12 +9,12 @@ from typing import IO
 
 import pytest
 
-from lease_models.remote import Remote
 from marin_rules.storage.objects import growing
 from marin_rules.storage.objects import open as open_module
 from marin_rules.storage.objects.growing import GrowingObject
 from marin_rules.storage.objects.s3 import _ranges
 from marin_rules.storage.objects.store import ObjectState
+from support.lease_models.remote import Remote
 
 MIB = 1 << 20
 

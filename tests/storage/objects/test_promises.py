@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from emulators.gcs.emulator import GcsEmulator
-from emulators.s3.emulator import S3Emulator
-from lease_models.clock import ManualClock, elsewhere
 from marin_rules.state.step_lease import lease_path, open_lease, peek
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
@@ -20,6 +17,9 @@ from marin_rules.storage.objects import promises as promises_module
 from marin_rules.storage.objects.gcs import GcsObjects
 from marin_rules.storage.objects.promises import ADVISORY_VARIABLE, Promises, probe, require_promises
 from marin_rules.storage.objects.s3 import S3Objects
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.s3.emulator import S3Emulator
+from support.lease_models.clock import ManualClock, elsewhere
 
 STEP = "s3://bucket/step-123456"
 CEPH = ("refuses quoted ETags", "ignores conditions of DELETE")

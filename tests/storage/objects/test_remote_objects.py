@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from lease_models.remote import Remote
 from marin_rules.storage.objects.store import StoredObject
+from support.lease_models.remote import Remote
 
 
 @pytest.mark.parametrize("key", ["step/.executor_status", "a b+c", "100%", "q?x=1&y#z", "ümlaut/ß", "'\"~"])

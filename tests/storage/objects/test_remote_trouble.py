@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from emulators.s3.emulator import S3Emulator
-from lease_models.remote import Remote
 from marin_rules.storage.explain import StorageError, UnansweredError
 from marin_rules.storage.leases.record import LIFETIME_SECONDS
 from marin_rules.storage.objects import gcs, s3
 from marin_rules.storage.objects.store import ObjectStore, StoredObject
+from support.emulators.s3.emulator import S3Emulator
+from support.lease_models.remote import Remote
 
 CALLS: dict[str, Callable[[ObjectStore, str], object]] = {
     "read": lambda objects, url: objects.read(url),

@@ -1,0 +1,132 @@
+"""Rules that a person wrote, and conda environments, on Slurm."""
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conda.installed import PYTHON_VERSION
+from support.lab import REPOSITORY, Result
+from support.slurm.cluster import SlurmCluster
+
+pytest_plugins = ["conda.fixtures"]
+
+MIXED = REPOSITORY / "experiments" / "tutorials" / "mixed.py"
+
+
+def test_a_shell_rule_runs_on_a_node_and_plain_steps_beside_the_driver(
+    run_on_slurm: Callable[..., Result],
+    slurm: SlurmCluster,
+    status_of: Callable[[str], str | None],
+    info_of: Callable[[str], dict[str, Any]],
+    folder_of: Callable[[str], Path],
+) -> None:
+    result = run_on_slurm(experiment=MIXED)
+    assert result.code == 0, result.output
+    assert re.search(r"mixed/counts .*\n.*\n +-> slurm: partition cpu, 1000M\n", result.output)
+    told = result.output.partition("3 to run\n")[2].partition("all done")[0]
+    words = [re.match(r"[\d:]{8} (\w+) +mixed/counts\b", line) for line in told.split("\n")]
+    assert [word[1] for word in words if word] == ["queue", "start", "done"]
+    assert all(re.match(r"([\d:]{8} \w+ +|\[)mixed/", line) for line in told.split("\n") if line), told
+    names = ("mixed/text", "mixed/counts", "mixed/top")
+    assert [status_of(name) for name in names] == ["SUCCESS"] * 3
+    (job,) = slurm.jobs()
+    ran = {name: info_of(name)["run"] for name in names}
+    assert ran["mixed/counts"]["slurm"]["job_id"] == job.id
+    assert ran["mixed/counts"]["slurm"]["nodes"] == job.nodes
+    assert "slurm" not in ran["mixed/text"]
+    assert "slurm" not in ran["mixed/top"]
+    assert not (folder_of("mixed/counts") / ".executor_status.lock").exists()
+    counts = (folder_of("mixed/counts") / "counts.txt").read_text()
+    found = {word: int(count) for count, word in (line.split() for line in counts.splitlines())}
+    assert found == Counter((folder_of("mixed/text") / "text.txt").read_text().split())
+
+
+FAILING = """
+    rule fail:
+        input:
+            marin.inputs,
+        output:
+            marin.target("fail"),
+        log:
+            marin.log,
+        resources:
+            mem_mb=600,
+        shell:
+            marin.leased("echo on my way; exit 7")
+    """
+
+
+def test_a_shell_rule_goes_where_the_file_of_the_cluster_says_and_tells_of_its_failure(
+    experiment: Callable[..., Path],
+    run_on_slurm: Callable[..., Result],
+    cluster_file: Callable[[str], str],
+    slurm: SlurmCluster,
+) -> None:
+    experiment(FAILING, "experiment.smk")
+    file = experiment(
+        """
+        from marin_rules import *
+
+        if __name__ == "__main__":
+            executor_main(steps=[ExecutorStep(name="unlucky", fn=SnakemakeRule("fail"), config={})])
+        """
+    )
+    site = cluster_file("slurm: {partition: urgent, account: ours}")
+    result = run_on_slurm("--retries", "0", experiment=file, config={"cluster": site})
+    assert result.code != 0
+    (job,) = slurm.jobs()
+    assert job.partition == "urgent"
+    assert "--account=ours" in slurm.calls("sbatch")[0]
+    assert re.search(rf"FAILED unlucky after .*: slurm job {job.id} failed on {job.nodes}\n", result.output)
+    assert "[unlucky] on my way\n" in result.output
+    assert "SLURM account" not in result.output
+
+
+def test_the_processes_of_a_step_run_in_its_conda_environment_on_their_nodes(
+    experiment: Callable[..., Path],
+    run_on_slurm: Callable[..., Result],
+    slurm: SlurmCluster,
+    conda_installation: Path,
+    tmp_path: Path,
+    info_of: Callable[[str], dict[str, Any]],
+    folder_of: Callable[[str], Path],
+) -> None:
+    packages = f"[python ={PYTHON_VERSION}, cloudpickle, fsspec, iniconfig]"
+    experiment(f"channels: [conda-forge]\ndependencies: {packages}\n", "envs/own.yaml")
+    file = experiment(
+        """
+        import importlib.util, json, os, sys
+        from marin_rules import *
+
+        def look(config):
+            modules = ("iniconfig", "snakemake")
+            seen = {"prefix": sys.prefix, **{name: importlib.util.find_spec(name) is not None for name in modules}}
+            with open(os.path.join(config, os.environ["SLURMD_NODENAME"]), "w") as file:
+                json.dump(seen, file)
+
+        mark = remote(look, resources=ResourceConfig(ram="300m", replicas=2), conda="envs/own.yaml")
+        if __name__ == "__main__":
+            executor_main(steps=[ExecutorStep("look", mark, THIS_OUTPUT_PATH)])
+        """
+    )
+    # A virtual environment activated over a conda one: conda's activation leaves it in front.
+    base = tmp_path / "base"
+    (base / "bin").mkdir(parents=True)
+    folders = [Path(sys.executable).parent, base / "bin", conda_installation / "bin", slurm.environment["PATH"]]
+    activated = {"PATH": os.pathsep.join(map(str, folders)), "CONDA_PREFIX": str(base), "CONDA_SHLVL": "1"}
+    result = run_on_slurm("--sdm", "conda", experiment=file, env=activated)
+    assert result.code == 0, result.output
+    (environment,) = (path for path in (tmp_path / ".snakemake" / "conda").iterdir() if path.is_dir())
+    for node in ("cpu1", "cpu2"):
+        seen = json.loads((folder_of("look") / node).read_text())
+        assert seen == {"prefix": str(environment), "iniconfig": True, "snakemake": False}
+    assert info_of("look")["run"]["environment"]["path"] == str(environment)
+    assert "iniconfig" in info_of("look")["run"]["environment"]["packages"]
+    (job,) = slurm.jobs()
+    assert info_of("look")["run"]["slurm"]["job_id"] == job.id
+    assert info_of("look")["run"]["slurm"]["nodes"] == job.nodes

@@ -1,0 +1,234 @@
+"""`marin-rules jobs` on a real Slurm: what is queued and what runs, its logs, and how it is ended."""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.lab import Result, Running
+from support.slurm.cluster import SlurmCluster
+
+WAITING = """
+    import signal
+    from marin_rules import *
+
+    def wait(config):
+        print("here", flush=True)
+        signal.pause()
+
+    resources = ResourceConfig(ram="300m", replicas={replicas})
+    steps = [ExecutorStep(name, remote(wait, resources=resources), {}) for name in ("first", "second")]
+    if __name__ == "__main__":
+        executor_main(steps=steps)
+    """
+
+
+@pytest.fixture
+def start_jobs(start: Callable[..., Running], on_slurm: dict[str, str]) -> Callable[..., Running]:
+    """`start_jobs("list")` starts `marin-rules jobs list` where the test cluster is, and does not wait."""
+    program = Path(sys.executable).with_name("marin-rules")
+    return lambda *arguments: start([program, "jobs", *arguments], env=on_slurm)
+
+
+@pytest.fixture
+def jobs(start_jobs: Callable[..., Running]) -> Callable[..., Result]:
+    """`jobs("list")` runs `marin-rules jobs list` to its end."""
+    return lambda *arguments: start_jobs(*arguments).wait()
+
+
+@pytest.fixture
+def listed(jobs: Callable[..., Result]) -> Callable[[], dict[str, Any]]:
+    """The steps that `marin-rules jobs list --json` shows, by their names."""
+
+    def read() -> dict[str, Any]:
+        result = jobs("list", "--json")
+        assert result.code == 0, result.output
+        return {step["step"]: step for step in json.loads(result.output)["steps"]}
+
+    return read
+
+
+@pytest.fixture
+def waiting_run(
+    experiment: Callable[..., Path], start_on_slurm: Callable[..., Running], prefix: Path
+) -> Callable[..., Running]:
+    """`waiting_run()` starts two steps that wait for ever, each in its own job, and returns when both run.
+
+    With `one_node`, only one of them runs; the other waits for its node. `replicas` is how many nodes each asks for.
+    """
+
+    def launch(*, one_node: bool = False, replicas: int = 1) -> Running:
+        node = ["--set-resources", "wait:slurm_extra=--exclusive --nodelist=cpu1"] if one_node else []
+        run = start_on_slurm(*node, experiment=experiment(WAITING.replace("{replicas}", str(replicas))))
+        run.wait_for(lambda: run.output.count("queue  ") == 2, "both jobs in the queue")
+        logs = 1 if one_node else 2
+        own = [".executor_log"] if replicas == 1 else [f".executor_log.rank-{rank}" for rank in range(replicas)]
+        for name in own:
+            run.wait_for(lambda name=name: _count(prefix, name, "here") == logs, "the steps to wait")
+        run.wait_for(lambda: _count(prefix, ".executor_info", '"started"') == logs, "what their workers write down")
+        return run
+
+    return launch
+
+
+def _count(prefix: Path, name: str, text: str) -> int:
+    return sum(text in path.read_text() for path in prefix.glob(f"*/{name}"))
+
+
+def _leases(prefix: Path) -> list[Path]:
+    return list(prefix.rglob(".executor_status.lock"))
+
+
+def test_queued_and_running_jobs_are_listed_followed_and_stopped(
+    waiting_run: Callable[..., Running],
+    slurm: SlurmCluster,
+    jobs: Callable[..., Result],
+    listed: Callable[[], dict[str, Any]],
+    start_jobs: Callable[..., Running],
+    status_of: Callable[[str], str | None],
+    folder_of: Callable[[str], Path],
+    prefix: Path,
+) -> None:
+    run = waiting_run(one_node=True)
+    by_state = {job.state: job for job in slurm.jobs()}
+    running, queued = by_state["RUNNING"], by_state["PENDING"]
+    table = jobs("list").output
+    assert re.search(rf"^{running.name} +slurm {running.id} +RUNNING +cpu1 +[\d.]+s +1 +experiment-", table, re.M)
+    assert re.search(rf"^{queued.name} +slurm {queued.id} +PENDING \(\w+\) +- +- +1 +experiment-", table, re.M), table
+    steps = listed()
+    assert (steps[running.name]["slurm_job"], steps[running.name]["state"]) == (running.id, "RUNNING")
+    assert (steps[queued.name]["slurm_job"], steps[queued.name]["state"]) == (queued.id, "PENDING")
+    assert steps[running.name]["output_path"] == str(folder_of(running.name))
+    assert table.endswith(": 0 steps done, 2 left\n")
+
+    no_log = jobs("logs", queued.name)
+    assert no_log.code == 1
+    assert f"{queued.name} has written no log yet: slurm job {queued.id} is PENDING (" in no_log.output
+    follower = start_jobs("logs", "-f", queued.name)
+    follower.wait_for(lambda: "has written no log yet" in follower.output, "it waits for the log")
+
+    stopped = jobs("stop", running.name)
+    assert stopped.code == 0, stopped.output
+    assert stopped.output.endswith(f"stopped {running.name}: CANCELLED\n")
+    assert status_of(running.name) == "CANCELLED"
+    assert not (folder_of(running.name) / ".executor_status.lock").exists()
+    assert slurm.job(running.id).state == "CANCELLED"
+
+    follower.wait_for(lambda: "\nhere\n" in follower.output, "the other one to start")
+    assert jobs("stop", queued.name).code == 0
+    result = follower.wait()
+    assert result.code == 0
+    assert result.output.endswith(f"marin-rules: step {queued.name}: CANCELLED\n")
+
+    told = run.wait()
+    assert told.code == 1
+    for name in (running.name, queued.name):
+        assert re.search(rf"^[\d:]+ stopped {name} after ", told.output, re.M), told.output
+    assert len(slurm.calls("sbatch")) == 2  # Nothing was tried again.
+    assert _leases(prefix) == []
+    assert jobs("list").output == "nothing is under way\n"
+
+
+def test_a_job_that_is_stopped_in_the_queue_leaves_a_cancelled_step(
+    waiting_run: Callable[..., Running],
+    slurm: SlurmCluster,
+    jobs: Callable[..., Result],
+    listed: Callable[[], dict[str, Any]],
+    status_of: Callable[[str], str | None],
+    prefix: Path,
+) -> None:
+    run = waiting_run(one_node=True)
+    running, queued = sorted(slurm.jobs(), key=lambda job: job.state, reverse=True)
+    assert status_of(queued.name) is None
+    stopped = jobs("stop", queued.name)
+    assert stopped.code == 0, stopped.output
+    assert stopped.output.endswith(f"stopped {queued.name}: CANCELLED\n")
+    assert status_of(queued.name) == "CANCELLED"
+    assert list(listed()) == [running.name]
+
+    run_id = listed()[running.name]["run"]
+    stopped = jobs("stop", run_id)
+    assert stopped.code == 0, stopped.output
+    assert stopped.output.endswith(f"stopped {running.name}: CANCELLED\nstopped run {run_id}\n")
+    assert run.wait().code == 1
+    assert status_of(running.name) == "CANCELLED"
+    assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
+    assert _leases(prefix) == []
+    assert jobs("list").output == "nothing is under way\n"
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
+    is_forgotten: bool,
+    waiting_run: Callable[..., Running],
+    slurm: SlurmCluster,
+    jobs: Callable[..., Result],
+    listed: Callable[[], dict[str, Any]],
+    status_of: Callable[[str], str | None],
+    prefix: Path,
+    tmp_path: Path,
+) -> None:
+    replicas = 1 if is_forgotten else 2
+    run = waiting_run(replicas=replicas)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    (file,) = (tmp_path / "state" / "marin-rules" / "runs").iterdir()
+    if is_forgotten:
+        file.unlink()
+    assert jobs("list").output.count("RUNNING (driver gone)") == 2
+    assert [step["driver_gone"] for step in listed().values()] == [True, True]
+    run_id = listed()["first"]["run"]
+    if replicas == 2:
+        assert {step["node"] for step in listed().values()} == {"cpu[1-2]"}
+        assert jobs("logs", "first", "--rank", "1").output == "here\n"
+    assert jobs("stop", "first").code == 0
+    assert jobs("stop", run_id).code == 0
+    assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
+    assert [status_of("first"), status_of("second")] == ["CANCELLED", "CANCELLED"]
+    assert _leases(prefix) == []
+    assert jobs("list").output == "nothing is under way\n"
+    assert not file.exists()
+
+
+def test_a_step_whose_node_lost_its_power_is_stopped_once_its_lease_has_expired(
+    waiting_run: Callable[..., Running],
+    slurm_with_hosts: SlurmCluster,
+    jobs: Callable[..., Result],
+    status_of: Callable[[str], str | None],
+    prefix: Path,
+) -> None:
+    run = waiting_run()
+    job = next(job for job in slurm_with_hosts.jobs() if job.name == "first")
+    slurm_with_hosts.kill_node(job.nodes)
+    stopped = jobs("stop", "first")
+    assert stopped.code == 0, stopped.output
+    assert "its worker could not give its lease back, waiting for it to expire" in stopped.output
+    assert status_of("first") == "CANCELLED"
+    assert not list(prefix.glob("first-*/.executor_status.lock"))
+    run.wait_for(lambda: f"slurm job {job.id} was cancelled" in run.output, "the driver to be told")
+    slurm_with_hosts.start_node(job.nodes)
+
+
+def test_what_runs_is_shown_while_slurm_does_not_answer(
+    waiting_run: Callable[..., Running],
+    slurm: SlurmCluster,
+    jobs: Callable[..., Result],
+    status_of: Callable[[str], str | None],
+) -> None:
+    waiting_run()
+    with slurm.broken("squeue", "fails"):
+        result = jobs("list")
+        assert result.code == 0
+        assert result.output.startswith("marin-rules: slurm's jobs are not known: squeue failed")
+        assert re.search(r"^first +pid \d+ +RUNNING +\S+ +[\d.]+s +1 +experiment-", result.output, re.M), result.output
+        stopped = jobs("stop", "first")
+        assert stopped.code == 1
+        assert "Slurm does not answer: try again later" in stopped.output
+    assert status_of("first") == "RUNNING"
+    assert {job.state for job in slurm.jobs()} == {"RUNNING"}

@@ -1,0 +1,233 @@
+"""Tags of jobs, states and what they mean, and the sbatch line."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, run_command
+from marin_rules.clusters.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
+from marin_rules.clusters.slurm.reasons import advice_about
+from marin_rules.clusters.slurm.refusals import Refusal, kind_of, pause_seconds
+from marin_rules.clusters.slurm.states import Meaning, meaning_of
+from marin_rules.clusters.slurm.submission import Submission
+from support.slurm.cluster import SlurmCluster
+
+
+@pytest.mark.parametrize("run", ["run-20261116-1a2b3c", "a:b c%20", "größe"])
+@pytest.mark.parametrize("step", ["train/base-1a2b3c", "a%20b-ffffff"])
+def test_a_tag_survives_as_a_comment(run: str, step: str) -> None:
+    tag = Tag.of(run, step, "/shared/out/x")
+    assert Tag.parse(str(tag)) == tag
+    assert " " not in str(tag)
+
+
+@pytest.mark.parametrize("comment", ["", "(null)", "rule_x_wildcards_y", "marin-rules", "marin-rules:a:b", "x:a:b:c"])
+def test_comments_of_others_are_no_tags(comment: str) -> None:
+    assert Tag.parse(comment) is None
+
+
+def test_the_same_step_below_another_prefix_is_another_step() -> None:
+    wanted = Tag.of("new", "train-1a2b3c", "/one/train-1a2b3c")
+    same, other = (Tag.of("old", "train-1a2b3c", path) for path in ("/one/train-1a2b3c", "/two/train-1a2b3c"))
+    jobs = [
+        SlurmJob("1", "CANCELLED", tag=same),
+        SlurmJob("2", "RUNNING", tag=other),
+        SlurmJob("3", "RUNNING"),
+        SlurmJob("4", "PENDING", tag=same),
+    ]
+    found = live_job_of(wanted, jobs)
+    assert found is not None
+    assert found.id == "4"
+    assert live_job_of(wanted, jobs[:3]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "meaning"),
+    [
+        ("PENDING", Meaning.LIVE),
+        ("COMPLETING", Meaning.LIVE),
+        ("REQUEUED", Meaning.LIVE),
+        ("SUSPENDED", Meaning.LIVE),
+        ("A_STATE_OF_TOMORROW", Meaning.LIVE),
+        ("COMPLETED", Meaning.DONE),
+        ("FAILED", Meaning.FAILED),
+        ("OUT_OF_MEMORY", Meaning.OUT_OF_MEMORY),
+        ("TIMEOUT", Meaning.TIMED_OUT),
+        ("CANCELLED", Meaning.CANCELLED),
+        ("PREEMPTED", Meaning.INTERRUPTED),
+        ("NODE_FAIL", Meaning.INTERRUPTED),
+        ("BOOT_FAIL", Meaning.INTERRUPTED),
+    ],
+)
+def test_what_states_mean(state: str, meaning: Meaning) -> None:
+    assert meaning_of(state) is meaning
+
+
+def test_only_what_is_asked_for_stands_in_the_command() -> None:
+    tag = Tag.of("run", "step-1a2b3c", "/out")
+    submission = Submission(
+        name="a step; rm -rf /",
+        tag=tag,
+        command="source run-step",
+        log="/logs/%j.log",
+        folder="/work dir",
+        resources={"mem_mb": 500, "qos": None, "constraint": "", "slurm_extra": "--mail-type=FAIL --nice='5'"},
+    )
+    words = submission.words()
+    assert words[0] == "sbatch"
+    assert set(words[1:]) == {
+        "--parsable", "--job-name=a step; rm -rf /", f"--comment={tag}", "--output=/logs/%j.log", "--open-mode=append",
+        "--chdir=/work dir", "--export=ALL", "--requeue", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1",
+        "--mem=500", "--mail-type=FAIL", "--nice=5",
+    }  # fmt: skip
+    assert submission.script() == "#!/usr/bin/env bash\nsource run-step\n"
+
+
+def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    tag = Tag.of("run", "train/base-1a2b3c", "/out")
+    one = slurm.submit("exec sleep 60", f"--comment={tag}")
+    two = slurm.submit("exec sleep 60", "--comment=a | b\tc", "--begin=now+1hour")
+    slurm.wait_for_state(one, "RUNNING")
+    slurm.run("scontrol", "requeue", one)
+    slurm.wait_for(lambda: our_jobs()[one].restarts == 1, "the restart to be seen")
+    jobs = our_jobs()
+    assert jobs[one].tag == tag
+    assert (jobs[two].state, jobs[two].reason, jobs[two].tag) == ("PENDING", "BeginTime", None)
+    assert jobs[two].partition == "cpu"
+
+
+FOREIGN_COMMENTS = [
+    os.fsdecode(b"pr\xfcfung"),  # Latin-1
+    "\N{SNOWMAN}" * 334,  # squeue cuts it within a character
+    "marin-rules:a:b",
+]
+
+
+def test_jobs_of_others_with_whatever_comments_are_no_trouble(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    tag = Tag.of("run", "train/base-1a2b3c", "/out")
+    foreign = [slurm.submit("exec true", "--hold", f"--comment={comment}") for comment in FOREIGN_COMMENTS]
+    own = slurm.submit("exec true", "--hold", f"--comment={tag}")
+    jobs = our_jobs()
+    assert {number: jobs[number].tag for number in [*foreign, own]} == {**dict.fromkeys(foreign), own: tag}
+    assert {jobs[number].state for number in foreign} == {"PENDING"}
+
+
+def test_a_comment_with_our_separators_is_taken_for_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "said"
+    said.write_text(
+        "7\x1fRUNNING\x1f\x1fcpu1\x1f1:00\x1fcpu\x1f0\x1fx\x1fy\x1ez\x1fa\x1fb\x1fc\x1fd\x1fe\x1ff\x1fg\x1e\n8\x1f\x1e"
+    )
+    squeue = tmp_path / "squeue"
+    squeue.write_text(f"#!/bin/sh\nexec cat {said}\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert {job.id: (job.state, job.nodes, job.tag) for job in our_jobs().values()} == {"7": ("RUNNING", "cpu1", None)}
+
+
+@pytest.mark.parametrize("extra", [b"", b"\xff\xfe", "\N{SNOWMAN}".encode()[:2]])
+def test_what_slurm_prints_need_not_be_text(extra: bytes, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    said.write_bytes(b"one " + extra)
+    assert run_command("cat", str(said)).startswith("one ")
+    with pytest.raises(SlurmError, match="sh failed: one"):
+        run_command("sh", "-c", f"cat {said} >&2; exit 1")
+    assert run_command("cat", stdin=os.fsdecode(b"in a \xff folder")) == "in a \N{REPLACEMENT CHARACTER} folder"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Batch job submission failed: Unable to contact slurm controller (connect failure)", Refusal.PASSING),
+        ("Batch job submission failed: Socket timed out on send/recv operation", Refusal.PASSING),
+        ("Batch job submission failed: Slurm temporarily unable to accept job, sleeping and retrying", Refusal.PASSING),
+        (
+            "AssocMaxSubmitJobLimit; Batch job submission failed: Job violates accounting/QOS policy"
+            " (job submit limit, user's size and/or time limits)",
+            Refusal.PASSING,
+        ),
+        (
+            "QOSMaxCpuPerJobLimit; Batch job submission failed: Job violates accounting/QOS policy"
+            " (job submit limit, user's size and/or time limits)",
+            Refusal.LASTING,
+        ),
+        ("invalid partition specified: nowhere", Refusal.LASTING),
+        ("Batch job submission failed: Invalid account or account/partition combination specified", Refusal.LASTING),
+        ("Batch job submission failed: Invalid qos specification", Refusal.LASTING),
+        ("Batch job submission failed: Requested node configuration is not available", Refusal.LASTING),
+        ("Batch job submission failed: Invalid generic resource (gres) specification", Refusal.LASTING),
+        ("Batch job submission failed: Invalid feature specification", Refusal.LASTING),
+        ("CPU count per node can not be satisfied", Refusal.LASTING),
+        ("Memory specification can not be satisfied", Refusal.LASTING),
+        ("unrecognized option '--nonsense'", Refusal.LASTING),
+        ("Batch job submission failed: Protocol authentication error", Refusal.UNKNOWN),
+        ("Batch job submission failed: I/O error writing script/environment to file", Refusal.UNKNOWN),
+        ("Batch job submission failed: Unspecified error", Refusal.UNKNOWN),
+        ("Access/permission denied", Refusal.UNKNOWN),  # So it is said, too, while users are read anew.
+        ("", Refusal.UNKNOWN),
+    ],
+)
+def test_what_a_refusal_says_about_another_try(message: str, kind: Refusal) -> None:
+    assert kind_of(message) is kind
+
+
+def test_pauses_grow_up_to_a_bound() -> None:
+    assert [pause_seconds(tries) for tries in (1, 2, 3, 5, 6, 7, 10_000)] == [1, 2, 4, 16, 30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("", None),
+        ("None", None),
+        ("Priority", None),
+        ("Resources", None),
+        ("BeginTime", None),
+        ("Dependency", None),
+        ("AReasonOfTomorrow", None),
+        ("JobHeldUser", "`scontrol release 7` lets it go"),
+        ("JobHeldAdmin", "ask an administrator"),
+        ("launch failed requeued held", "`scontrol release 7`"),
+        ("job_requeued_in_held_state", "`scontrol release 7`"),
+        ("DependencyNeverSatisfied", "`scancel 7`"),
+        ("PartitionTimeLimit", "more time than the partition gives"),
+        ("PartitionNodeLimit", "machines than the partition has"),
+        ("PartitionDown", "takes no jobs now"),
+        ("BadConstraints", "no machine has what it asks for"),
+        ("ReqNodeNotAvail, UnavailableNodes:cpu[1-2]", "down, drained or reserved"),
+        ("(ReqNodeNotAvail, May be reserved for other job)", "down, drained or reserved"),
+        ("QOSNotAllowed", "may not use the partition"),
+        ("AssocMaxCpuPerJobLimit", "a limit lets no job have"),
+        ("QOSMaxWallDurationPerJobLimit", "a limit lets no job have"),
+        ("AssocGrpCpuLimit", "a limit of your account or QOS"),
+        ("QOSMaxCpuPerUserLimit", "a limit of your account or QOS"),
+        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS"),
+    ],
+)
+def test_reasons_to_wait_that_somebody_has_to_hear_of(reason: str, advice: str | None) -> None:
+    told = advice_about(reason, "7")
+    assert (told is None) == (advice is None)
+    assert advice is None or (told is not None and advice in told)
+
+
+def test_trouble_that_passes_is_told_from_trouble_that_stays(
+    slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    with slurm.broken("squeue", "fails"), pytest.raises(SlurmBusyError, match="squeue failed"):
+        our_jobs()
+    with slurm.broken("squeue", "hangs"), pytest.raises(SlurmBusyError, match="no answer for 1 s"):
+        run_command("squeue", timeout=1.0)
+    with pytest.raises(SlurmError, match=r"sbatch failed: .*invalid partition") as caught:
+        run_command("sbatch", "--partition=nowhere", stdin="#!/bin/sh\ntrue\n")
+    assert not isinstance(caught.value, SlurmBusyError)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SlurmError, match="squeue is not on this machine"):
+        our_jobs()

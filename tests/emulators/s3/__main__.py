@@ -1,6 +1,0 @@
-"""`python -m emulators.s3`: prints its port, serves until its standard input ends."""
-
-from emulators.common.server import run
-from emulators.s3.backend import S3Backend
-
-run(S3Backend())

@@ -1,0 +1,105 @@
+"""The fixtures, as a pytest plugin: `tests/conftest.py` loads it.
+
+Processes are started once in each worker that needs them; a test gets them as if just started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from support.emulators import outside
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.metadata_server import MetadataServer
+from support.emulators.s3.emulator import S3Emulator
+
+# gcsfs reads this once, when it is imported: by then it must be set, whichever test comes first.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+BUCKET = "bucket"
+"""The bucket of `gcs_here` and `s3_here`."""
+
+
+@pytest.fixture(scope="session")
+def gcs_process() -> Iterator[GcsEmulator]:
+    emulator = outside.gcs()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[S3Emulator]:
+    emulator = outside.s3()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture
+def gcs(gcs_process: GcsEmulator) -> Iterator[GcsEmulator]:
+    """An empty Google Cloud Storage."""
+    gcs_process.reset()
+    yield gcs_process
+    # Calls that hang would otherwise hang on while later tests run.
+    gcs_process.reset()
+
+
+@pytest.fixture
+def s3(s3_process: S3Emulator) -> Iterator[S3Emulator]:
+    """An empty S3."""
+    s3_process.reset()
+    yield s3_process
+    s3_process.reset()
+
+
+@pytest.fixture
+def gcs_here(gcs: GcsEmulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GcsEmulator]:
+    """Google Cloud Storage with the bucket `bucket`, for clients in this process."""
+    gcs.create_bucket(BUCKET)
+    with _here(gcs.environment, monkeypatch, tmp_path):
+        yield gcs
+
+
+@pytest.fixture
+def s3_here(s3: S3Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Emulator]:
+    """S3 with the bucket `bucket`, for clients in this process."""
+    s3.create_bucket(BUCKET)
+    with _here(s3.environment, monkeypatch, tmp_path):
+        yield s3
+
+
+@pytest.fixture
+def metadata_server() -> Iterator[MetadataServer]:
+    """The metadata server of a Google virtual machine; give clients its `environment`."""
+    server = MetadataServer()
+    yield server
+    server.close()
+
+
+@contextlib.contextmanager
+def _here(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, state: Path) -> Iterator[None]:
+    """Clients in this process see the environment, and none outlives it: fsspec keeps instances by their arguments,
+    which name no endpoint. What was learnt of a store is forgotten as well."""
+    _forget_file_systems()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(state / "state"))
+    if "marin_rules.storage.objects.promises" in sys.modules:
+        sys.modules["marin_rules.storage.objects.promises"]._known.clear()
+    yield
+    _forget_file_systems()
+
+
+def _forget_file_systems() -> None:
+    for module, name in (
+        ("gcsfs", "GCSFileSystem"),
+        ("marin_rules.storage.guarded_gcs", "GuardedGCSFileSystem"),
+        ("s3fs", "S3FileSystem"),
+    ):
+        # Only what was imported can have instances.
+        if module in sys.modules:
+            getattr(sys.modules[module], name).clear_instance_cache()
