@@ -2,7 +2,7 @@
 Slurm through sbatch, but only as far as that library would let them.
 
 As it does: a job's script is the command as it is, then each argument between single quotes; options are read as
-`tests/clusters/slurm/test_drmaa.py` says, and unknown ones are refused; of several `--mem` the largest counts; jobs lack
+`test_drmaa.py` says, and unknown ones are refused; of several `--mem` the largest counts; jobs lack
 SLURM_CPUS_PER_TASK; the environment is the whole one of this process.
 """
 
