@@ -1,1 +1,1 @@
-"""The commands of `marin-rules` that are more than a line: one a file. They only parse, call and print."""
+"""The commands of `marin-rules`, one a file. They only parse, call and print; `main` is the program."""

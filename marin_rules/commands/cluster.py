@@ -7,10 +7,9 @@ import argparse
 from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of `marin-rules`."""
-    cluster = commands.add_parser("cluster", help="the Slurm cluster of this machine")
-    actions = cluster.add_subparsers(dest="action", required=True)
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser of this command what it takes."""
+    actions = parser.add_subparsers(dest="action", required=True)
     discover = actions.add_parser("discover", help="print its partitions and GPUs as a file for config/clusters")
     discover.set_defaults(run=_discover)
 

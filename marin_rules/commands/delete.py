@@ -14,12 +14,11 @@ from marin_rules.urls import is_url
 from marin_rules.views.step_text import state_at
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of `marin-rules`."""
-    delete = commands.add_parser("delete", help="delete the folder of one step; asks first")
-    add_step(delete)
-    delete.add_argument("--yes", action="store_true", help="do not ask")
-    delete.set_defaults(run=_delete)
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser of this command what it takes."""
+    add_step(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.set_defaults(run=_delete)
 
 
 def _delete(options: argparse.Namespace) -> int:

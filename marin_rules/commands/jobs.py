@@ -20,10 +20,9 @@ from marin_rules.views.active import jobs_json, jobs_table, state_of
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of `marin-rules`."""
-    jobs = commands.add_parser("jobs", help="what is under way, on this machine and on Slurm")
-    actions = jobs.add_subparsers(dest="action", required=True)
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser of this command what it takes."""
+    actions = parser.add_subparsers(dest="action", required=True)
     listing = actions.add_parser("list", help="the steps that run or are queued, and the runs they belong to")
     listing.add_argument("--json", action="store_true", help="for programs")
     listing.set_defaults(run=_list)

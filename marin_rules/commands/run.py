@@ -14,14 +14,13 @@ from marin_rules.project import project_folder
 from marin_rules.state.written_steps import matching, written_steps
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of `marin-rules`."""
-    run = commands.add_parser("run", help="run one step and what it needs")
-    add_step(run)
-    run.add_argument("--experiment", metavar="FILE", help="the experiment; without it as `snakemake` finds it")
-    run.add_argument("--again", action="store_true", help="although it is done")
-    run.epilog = "What stands after `--` goes to snakemake: `marin-rules run STEP -- -n`."
-    run.set_defaults(run=_run)
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser of this command what it takes."""
+    add_step(parser)
+    parser.add_argument("--experiment", metavar="FILE", help="the experiment; without it as `snakemake` finds it")
+    parser.add_argument("--again", action="store_true", help="although it is done")
+    parser.epilog = "What stands after `--` goes to snakemake: `marin-rules run STEP -- -n`."
+    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,12 +9,11 @@ from marin_rules.state.written_steps import the_step, written_steps
 from marin_rules.views.step_text import step_text
 
 
-def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of `marin-rules`."""
-    show = commands.add_parser("show", help="config, status, version, paths, dependencies and log of a step")
-    add_step(show)
-    show.add_argument("--lines", type=int, default=20, metavar="N", help="how many lines of the log (20)")
-    show.set_defaults(run=_show)
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser of this command what it takes."""
+    add_step(parser)
+    parser.add_argument("--lines", type=int, default=20, metavar="N", help="how many lines of the log (20)")
+    parser.set_defaults(run=_show)
 
 
 def _show(options: argparse.Namespace) -> int:

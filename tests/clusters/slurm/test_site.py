@@ -140,7 +140,7 @@ def test_slurm_itself_is_asked_where_there_is_no_file(
     assert found.queue_for(request(GpuConfig("auto", 2), ram="1g"), "s") == gpu
     # What the command prints is a file that says the same.
     printed = subprocess.run(
-        [sys.executable, "-m", "marin_rules.cli", "cluster", "discover"],
+        [Path(sys.executable).with_name("marin-rules"), "cluster", "discover"],
         env={**os.environ, **slurm.environment}, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert printed == cluster_file_text(found)
