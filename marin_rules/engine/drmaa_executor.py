@@ -29,9 +29,11 @@ from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from marin_rules.clusters.slurm.native_options import native_options
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.clusters.slurm.site import Queue
+from marin_rules.driver.launch import THREADS
 from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
-from marin_rules.engine.slurm_job import THREADS, job_command, job_resources
+from marin_rules.engine.slurm_job import job_resources
 from marin_rules.engine.slurm_notices import Notices
 from marin_rules.engine.slurm_tracking import Refusals
 from marin_rules.errors import MarinRulesError

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from marin_rules.clusters.slurm.site import Queue
+from marin_rules.driver.launch import Launcher
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.assessment import IDLE, Assessment, StatusOrError, assess
@@ -55,6 +56,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.rule_of = rule_names(self.plan.steps)
+        self.launcher = Launcher(self.plan)
         self._statuses: dict[str, StatusOrError] = {}
         self.gone: frozenset[str] = frozenset()
         """Output paths of results that were done and are not there any more."""

@@ -37,8 +37,9 @@ from marin_rules.clusters.slurm.site import Queue
 from marin_rules.clusters.slurm.states import Meaning, meaning_of
 from marin_rules.clusters.slurm.submission import Submission
 from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
-from marin_rules.engine.slurm_job import job_command, job_environment, job_resources
+from marin_rules.engine.slurm_job import job_resources
 from marin_rules.engine.slurm_notices import Notices, how_it_ended
 from marin_rules.engine.slurm_tracking import OwnJobs, Refusals, Track, is_ours_to_cancel
 from marin_rules.errors import MarinRulesError
@@ -184,22 +185,26 @@ class Executor(StockExecutor):  # type: ignore[misc]
     def _submit(self, job: Any, track: Track, tag: Tag) -> SubmittedJobInfo | None:
         step = track.step
         settings = self.workflow.executor_settings
+        resources = job_resources(
+            job,
+            Queue() if step.rule is None else self._session.queue,
+            qos=settings.qos,
+            reservation=settings.reservation,
+        )
+        launch = self._session.launcher.for_step(
+            step, cores=resources["cpus_per_task"], command=job_command(self, job, step)
+        )
         submission = Submission(
             name=step.job_name or step.name,
             tag=tag,
-            command=job_command(self, job, step),
+            command=launch.script,
             log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / "%j.log"),
             folder=str(self.workflow.workdir_init),
-            resources=job_resources(
-                job,
-                Queue() if step.rule is None else self._session.queue,
-                qos=settings.qos,
-                reservation=settings.reservation,
-            ),
+            resources=resources,
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
         )
-        number = submission.submit(job_environment(submission.resources["cpus_per_task"], step))
+        number = submission.submit(launch.variables)
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
