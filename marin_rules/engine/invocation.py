@@ -24,6 +24,9 @@ _SLURM_PLUGINS = (
 )
 
 _STATES = "speaks of files and their dates, which say nothing about steps: `snakemake -n` shows the state of every step"
+_DEFAULT_RATE = (100, 1)
+"""How many jobs Snakemake starts, and in how many seconds, unless it is told otherwise."""
+
 QUESTIONS = {
     "summary": _STATES,
     "detailed_summary": _STATES,
@@ -94,6 +97,17 @@ class Invocation:
         """Share out a resource among jobs that run at the same time, unless the user has set a limit already."""
         if resource not in self._workflow.global_resources:
             self._workflow.register_resource(resource, amount)
+
+    def lift_default_rate(self) -> None:
+        """Let jobs start as soon as they are ready, unless the user has limited how many start in which time.
+
+        The limit is for clusters, and it makes every run wait for a timer of a second that was started with its last
+        jobs. To be called before Snakemake makes its scheduler.
+        """
+        settings = self._workflow.scheduling_settings
+        rate = settings.max_jobs_per_timespan
+        if rate is not None and (rate.max_jobs, rate.timespan) == _DEFAULT_RATE:
+            settings.max_jobs_per_timespan = None
 
     def resources_of(self, step: str) -> Mapping[str, Any]:
         """What the job of a step gets, after all that profiles and flags change. Known once the DAG is built."""

@@ -280,6 +280,8 @@ class MarinWorkflow:
         self._jobs.check(scheduled)
         if self._max_concurrent is not None:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
+        if self.invocation.runs_here:
+            self.invocation.lift_default_rate()
         self.session.cut = self.invocation.cut
         self.session.sends_away = not self.invocation.runs_here
         hand_written = {step.rule for step in scheduled if step.rule is not None}
