@@ -30,12 +30,13 @@ from typing import Any
 from snakemake_executor_plugin_slurm import Executor as StockExecutor
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from marin_rules.clusters.protocol import JOB, JobRequest
 from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, SlurmRefusedError
 from marin_rules.clusters.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
 from marin_rules.clusters.slurm.refusals import pause_seconds
 from marin_rules.clusters.slurm.site import Queue
 from marin_rules.clusters.slurm.states import Meaning, meaning_of
-from marin_rules.clusters.slurm.submission import Submission
+from marin_rules.clusters.slurm.submission import submit
 from marin_rules.engine import plan_in_process as sessions
 from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
@@ -194,21 +195,22 @@ class Executor(StockExecutor):  # type: ignore[misc]
         launch = self._session.launcher.for_step(
             step, cores=resources["cpus_per_task"], command=job_command(self, job, step)
         )
-        submission = Submission(
+        request = JobRequest(
             name=step.job_name or step.name,
             tag=tag,
-            command=launch.script,
-            log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / "%j.log"),
+            script=launch.script,
+            variables=launch.variables,
+            log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / f"{JOB}.log"),
             folder=str(self.workflow.workdir_init),
             resources=resources,
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
         )
-        number = submission.submit(launch.variables)
+        number = submit(request)
         if not self._ours.add(number):
             cancel([number])  # The run was cancelled in this very moment.
             return None
-        self._notices.tell(f"queue  {step.name}: slurm job {number}, {slurm_words(submission.resources)}")
+        self._notices.tell(f"queue  {step.name}: slurm job {number}, {slurm_words(resources)}")
         return self._info(job, number)
 
     def _adopt(self, job: Any, track: Track, found: SlurmJob) -> SubmittedJobInfo:

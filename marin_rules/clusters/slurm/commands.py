@@ -10,23 +10,16 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from marin_rules.clusters.protocol import BusyError, ClusterError, RefusedError
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
-from marin_rules.errors import MarinRulesError
 
 TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
 
 
-class SlurmError(MarinRulesError):
-    """A command of Slurm failed."""
-
-
-class SlurmBusyError(SlurmError):
-    """Slurm gave no answer, or asked to try again later."""
-
-
-class SlurmRefusedError(SlurmError):
-    """The request itself is wrong: it will be refused again."""
+SlurmError = ClusterError
+SlurmBusyError = BusyError
+SlurmRefusedError = RefusedError
 
 
 def has_slurm() -> bool:
@@ -54,20 +47,18 @@ def run_command(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise SlurmRefusedError(
-            f"{words[0]} is not on this machine: start the run where Slurm's commands are"
-        ) from error
+        raise RefusedError(f"{words[0]} is not on this machine: start the run where Slurm's commands are") from error
     except OSError as error:  # No memory, no processes left, no permission.
-        raise SlurmError(f"{words[0]} could not be started: {error}") from error
+        raise ClusterError(f"{words[0]} could not be started: {error}") from error
     except subprocess.TimeoutExpired as error:
-        raise SlurmBusyError(f"{words[0]} gave no answer for {timeout:.0f} s") from error
+        raise BusyError(f"{words[0]} gave no answer for {timeout:.0f} s") from error
     if answer.returncode != 0:
         message = _message(_text(answer.stderr))
         raise _ERRORS[kind_of(message)](f"{words[0]} failed: {message or f'exit code {answer.returncode}'}")
     return _text(answer.stdout)
 
 
-_ERRORS = {Refusal.PASSING: SlurmBusyError, Refusal.UNKNOWN: SlurmError, Refusal.LASTING: SlurmRefusedError}
+_ERRORS = {Refusal.PASSING: BusyError, Refusal.UNKNOWN: ClusterError, Refusal.LASTING: RefusedError}
 
 
 def _text(data: bytes) -> str:

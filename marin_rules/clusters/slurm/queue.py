@@ -6,16 +6,14 @@ finds the jobs of the one before it, and people can be shown steps instead of nu
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
+from marin_rules.clusters.protocol import JobTag
 from marin_rules.clusters.slurm.commands import SlurmError, run_command, user_name
 from marin_rules.clusters.slurm.states import is_live
 
-_MARK = "marin-rules"
 _FIELD_END, _JOB_END = "\x1f", "\x1e"
 # In the order of the fields of `SlurmJob`. The comment is free text, and comes last.
 _COLUMNS = ("JobID:20", "State:20", "Reason:200", "NodeList:1000", "TimeUsed:30", "Partition:100", "RestartCnt:10")
@@ -23,36 +21,7 @@ _SQUEUE_FORMAT = f"{_FIELD_END},".join([*_COLUMNS, "Comment:1000"]) + _JOB_END
 _QUERY_SECONDS = 20.0
 
 
-@dataclass(frozen=True)
-class Tag:
-    """What the comment of a job says."""
-
-    run: str
-    """The run that submitted it."""
-
-    step: str
-    """The step's key, `<name>-<hash>`."""
-
-    place: str
-    """Tells the output path of the step from that of the same step below another prefix."""
-
-    @classmethod
-    def of(cls, run: str, step: str, output_path: str) -> Tag:
-        return cls(run, step, hashlib.md5(output_path.encode(), usedforsecurity=False).hexdigest()[:12])
-
-    def __str__(self) -> str:
-        return f"{_MARK}:{quote(self.run, safe='')}:{self.step}:{self.place}"  # No key of a step holds a colon.
-
-    @classmethod
-    def parse(cls, comment: str) -> Tag | None:
-        """The tag in a comment, None if it is not one of ours."""
-        parts = comment.strip().split(":")
-        if len(parts) != 4 or parts[0] != _MARK:
-            return None
-        return cls(unquote(parts[1]), parts[2], parts[3])
-
-    def is_same_step(self, other: Tag) -> bool:
-        return (self.step, self.place) == (other.step, other.place)
+Tag = JobTag
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from marin_rules.clusters.slurm.resources import describe, job_resources
 from marin_rules.errors import SettingsError
 from marin_rules.machines import ANY_GPU, MachineRequest, memory_text
 from marin_rules.resources import canonical_gpu_variant, parse_memory
@@ -67,7 +68,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster."""
+    """A cluster. See `protocol.Site`."""
 
     name: str
     cpu: Queue = field(default_factory=Queue)
@@ -96,6 +97,22 @@ class Site:
                 " less, or use more replicas."
             )
         return queue
+
+    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+        return job_resources(request, self.queue_for(request, step), attempt)
+
+    def defaults(self) -> Mapping[str, Any]:
+        queue = self.cpu
+        found = {
+            "slurm_partition": queue.partition,
+            "slurm_account": queue.account,
+            "qos": queue.qos,
+            "runtime": queue.runtime,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def describe(self, resources: Mapping[str, Any]) -> str:
+        return describe(resources)
 
     def _gpu_queue(self, request: MachineRequest, step: str) -> Queue:
         found = [queue for variant in request.gpu_variants for queue in self._queues_of(variant)]

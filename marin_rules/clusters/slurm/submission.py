@@ -1,7 +1,7 @@
-"""The sbatch command of a step: one task on each machine, and the worker as the job's own process.
+"""The sbatch command of a job.
 
-The worker takes the place of the batch script's shell. So Slurm's signals reach it (a shell in between would sit on
-them until its child has ended), and when it ends, the job ends.
+The worker of a step takes the place of the batch script's shell. So Slurm's signals reach it (a shell in between would
+sit on them until its child has ended), and when it ends, the job ends.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from marin_rules.clusters.slurm.commands import SlurmError, run_command
-from marin_rules.clusters.slurm.queue import Tag
+from marin_rules.clusters.protocol import JOB, ClusterError, JobRequest
+from marin_rules.clusters.slurm.commands import run_command
 
 PLAIN_OPTIONS = {
     "slurm_partition": "--partition",
@@ -25,63 +24,73 @@ PLAIN_OPTIONS = {
 }
 """Resources, under the names that the Slurm plug-in of Snakemake has for them, that every way to Slurm spells alike."""
 
-_OPTIONS = {**PLAIN_OPTIONS, "gres": "--gres", "runtime": "--time", "cpus_per_task": "--cpus-per-task"}
+_OPTIONS = {
+    **PLAIN_OPTIONS,
+    "mem_mb_per_cpu": "--mem-per-cpu",
+    "gres": "--gres",
+    "runtime": "--time",
+    "cpus_per_task": "--cpus-per-task",
+}
+
+_SUBMISSION_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A job to be submitted."""
+def submit(request: JobRequest) -> str:
+    """Hand a job to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
+    os.makedirs(os.path.dirname(request.log), exist_ok=True)
+    answer = run_command(
+        *sbatch_words(request), stdin=batch_script(request), environment=request.variables, timeout=_SUBMISSION_SECONDS
+    )
+    # Some sites print a greeting first; a cluster's name may follow the number.
+    number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
+    if not number.isdecimal():
+        raise ClusterError(f"sbatch printed no number of a job, but {answer.strip()[-200:]!r}")
+    return number
 
-    name: str
-    tag: Tag
-    command: str
-    """A line of shell."""
 
-    log: str
-    """Where the job's own output goes; `%j` stands for its id."""
+def sbatch_words(request: JobRequest) -> list[str]:
+    resources = request.resources
+    words = [
+        "sbatch",
+        "--parsable",
+        f"--job-name={request.name}",
+        f"--output={log_pattern(request.log)}",
+        "--open-mode=append",  # A requeued job goes on in the same file.
+        f"--chdir={request.folder}",
+        "--export=ALL",
+        "--requeue" if request.requeue else "--no-requeue",
+        *tasks(resources),
+    ]
+    if request.tag is not None:
+        words.append(f"--comment={request.tag}")
+    left_out = ("mem_mb",) if resources.get("mem_mb_per_cpu") else ()
+    words += [
+        f"{option}={resources[name]}"
+        for name, option in _OPTIONS.items()
+        if resources.get(name) not in (None, "") and name not in left_out
+    ]
+    if resources.get("gpu"):
+        model = resources.get("gpu_model")
+        words.append(f"--gpus-per-node={f'{model}:' if model else ''}{resources['gpu']}")
+    if request.excluded_nodes:
+        words.append(f"--exclude={','.join(request.excluded_nodes)}")
+    return [*words, *shlex.split(resources.get("slurm_extra") or "")]
 
-    folder: str
-    resources: Mapping[str, Any]
-    requeue: bool = True
-    excluded_nodes: tuple[str, ...] = ()
 
-    def words(self) -> list[str]:
-        nodes = self.resources.get("nodes") or 1
-        words = [
-            "sbatch",
-            "--parsable",
-            f"--job-name={self.name}",
-            f"--comment={self.tag}",
-            f"--output={self.log}",
-            "--open-mode=append",  # A requeued job goes on in the same file.
-            f"--chdir={self.folder}",
-            "--export=ALL",
-            "--requeue" if self.requeue else "--no-requeue",
-            f"--nodes={nodes}",
-            f"--ntasks={nodes}",
-            "--ntasks-per-node=1",
-        ]
-        words += [
-            f"{option}={self.resources[name]}"
-            for name, option in _OPTIONS.items()
-            if self.resources.get(name) not in (None, "")
-        ]
-        if self.resources.get("gpu"):
-            model = self.resources.get("gpu_model")
-            words.append(f"--gpus-per-node={f'{model}:' if model else ''}{self.resources['gpu']}")
-        if self.excluded_nodes:
-            words.append(f"--exclude={','.join(self.excluded_nodes)}")
-        return [*words, *shlex.split(self.resources.get("slurm_extra") or "")]
+def tasks(resources: Mapping[str, Any]) -> list[str]:
+    """One task on each machine, unless the job says otherwise: a rule that starts its processes itself, with MPI."""
+    nodes = resources.get("nodes")
+    options = {"tasks": "--ntasks", "tasks_per_node": "--ntasks-per-node"}
+    own = [f"{option}={resources[name]}" for name, option in options.items() if resources.get(name)]
+    if own:
+        return [*([f"--nodes={nodes}"] if nodes else []), *own]
+    return [f"--nodes={nodes or 1}", f"--ntasks={nodes or 1}", "--ntasks-per-node=1"]
 
-    def script(self) -> str:
-        return f"#!/usr/bin/env bash\n{self.command}\n"
 
-    def submit(self, environment: Mapping[str, str]) -> str:
-        """Hand the job to Slurm; returns its id. The environment travels with it, and is written down nowhere else."""
-        os.makedirs(os.path.dirname(self.log), exist_ok=True)
-        answer = run_command(*self.words(), stdin=self.script(), environment=environment, timeout=60.0)
-        # Some sites print a greeting first; a cluster's name may follow the number.
-        number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
-        if not number.isdecimal():
-            raise SlurmError(f"sbatch printed no number of a job, but {answer.strip()[-200:]!r}")
-        return number
+def log_pattern(log: str) -> str:
+    """The name of a log in Slurm's own words."""
+    return log.replace("%", "%%").replace(JOB, "%j")
+
+
+def batch_script(request: JobRequest) -> str:
+    return f"#!/usr/bin/env bash\n{request.script}\n"

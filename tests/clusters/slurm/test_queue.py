@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from marin_rules.clusters.protocol import JOB, JobRequest
 from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, run_command
 from marin_rules.clusters.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
 from marin_rules.clusters.slurm.reasons import advice_about
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of, pause_seconds
 from marin_rules.clusters.slurm.states import Meaning, meaning_of
-from marin_rules.clusters.slurm.submission import Submission
+from marin_rules.clusters.slurm.submission import batch_script, sbatch_words
 from support.slurm.cluster import SlurmCluster
 
 
@@ -66,22 +67,23 @@ def test_what_states_mean(state: str, meaning: Meaning) -> None:
 
 def test_only_what_is_asked_for_stands_in_the_command() -> None:
     tag = Tag.of("run", "step-1a2b3c", "/out")
-    submission = Submission(
+    request = JobRequest(
         name="a step; rm -rf /",
         tag=tag,
-        command="source run-step",
-        log="/logs/%j.log",
+        script="source run-step",
+        variables={},
+        log=f"/logs/100%/{JOB}.log",
         folder="/work dir",
         resources={"mem_mb": 500, "qos": None, "constraint": "", "slurm_extra": "--mail-type=FAIL --nice='5'"},
     )
-    words = submission.words()
+    words = sbatch_words(request)
     assert words[0] == "sbatch"
     assert set(words[1:]) == {
-        "--parsable", "--job-name=a step; rm -rf /", f"--comment={tag}", "--output=/logs/%j.log", "--open-mode=append",
-        "--chdir=/work dir", "--export=ALL", "--requeue", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1",
-        "--mem=500", "--mail-type=FAIL", "--nice=5",
+        "--parsable", "--job-name=a step; rm -rf /", f"--comment={tag}", "--output=/logs/100%%/%j.log",
+        "--open-mode=append", "--chdir=/work dir", "--export=ALL", "--requeue", "--nodes=1", "--ntasks=1",
+        "--ntasks-per-node=1", "--mem=500", "--mail-type=FAIL", "--nice=5",
     }  # fmt: skip
-    assert submission.script() == "#!/usr/bin/env bash\nsource run-step\n"
+    assert batch_script(request) == "#!/usr/bin/env bash\nsource run-step\n"
 
 
 def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,30 @@
+"""Finds a cluster by its name. Only the one that is asked for is imported.
+
+To add a cluster, fulfil the protocols of `clusters.protocol` in a folder of its own, with a module `cluster.py` that
+holds its `CLUSTER`, and name it here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from marin_rules.clusters.protocol import Cluster
+from marin_rules.errors import SettingsError
+
+_MODULES = {"slurm": "marin_rules.clusters.slurm.cluster"}
+
+CLUSTER_NAMES = tuple(_MODULES)
+
+
+def open_cluster(name: str) -> Cluster:
+    """The cluster of this name; `SettingsError` if there is none."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise SettingsError(f"no cluster {name!r}; there are {', '.join(CLUSTER_NAMES)}")
+    cluster: Cluster = import_module(module).CLUSTER
+    return cluster
+
+
+def clusters_here() -> list[Cluster]:
+    """All clusters that can be asked from this machine."""
+    return [cluster for cluster in map(open_cluster, CLUSTER_NAMES) if cluster.is_here()]

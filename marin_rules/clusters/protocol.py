@@ -1,0 +1,253 @@
+"""What the rest of the house expects of a cluster: a site that has machines, and a queue that takes jobs.
+
+A cluster is a folder beside this file (`slurm/` is the first) that fulfils these protocols and says so in one object,
+its `Cluster`; `clusters.open` finds it by its name. Nothing here knows steps or Snakemake, and nothing outside that
+folder knows which cluster it speaks to: it compares neutral states, and repeats the cluster's own words to people.
+
+What every cluster promises:
+
+- A job carries a tag. Whoever lists the jobs later, in this process or another, gets the tag back.
+- An answer that does not come is a `BusyError` and says nothing: what was asked for may have happened.
+- A job that is not among the answers is not known (any more). That says nothing about how it ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+from urllib.parse import quote, unquote
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.machines import MachineRequest
+
+_MARK = "marin-rules"
+
+
+class ClusterError(MarinRulesError):
+    """A cluster did not do what it was asked for. It may, if it is asked again: the reason is not known to last."""
+
+
+class BusyError(ClusterError):
+    """There was no answer, or a request to come back later. What was asked for may have happened all the same."""
+
+
+class RefusedError(ClusterError):
+    """The request itself is wrong: it will be refused again in the same words."""
+
+
+class JobState(Enum):
+    """What is known of a job, whatever its cluster calls it."""
+
+    WAITING = "waiting"
+    """It has no machines yet, or again none."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    """It has its machines, and is not let run on them."""
+
+    ENDING = "ending"
+    """It is about to end, or to wait again: nothing can be done with it until that is known."""
+
+    DONE = "done"
+    FAILED = "failed"
+    OUT_OF_MEMORY = "out of memory"
+    TIMED_OUT = "timed out"
+    CANCELLED = "cancelled"
+    """A person ended it."""
+
+    INTERRUPTED = "interrupted"
+    """Its machine was taken away or broke, and the cluster does not start it again: no fault of the job."""
+
+    @property
+    def is_live(self) -> bool:
+        """The cluster itself takes care of it: it waits, runs, or is about to."""
+        return self in _LIVE
+
+
+_LIVE = frozenset((JobState.WAITING, JobState.RUNNING, JobState.SUSPENDED, JobState.ENDING))
+
+
+@dataclass(frozen=True)
+class JobTag:
+    """What a job says of itself, in one line of text that its cluster keeps for us."""
+
+    run: str
+    """The run that submitted it."""
+
+    step: str
+    """The step's key, `<name>-<hash>`."""
+
+    place: str
+    """Tells the output path of the step from that of the same step below another prefix."""
+
+    @classmethod
+    def of(cls, run: str, step: str, output_path: str) -> JobTag:
+        return cls(run, step, hashlib.md5(output_path.encode(), usedforsecurity=False).hexdigest()[:12])
+
+    def __str__(self) -> str:
+        return f"{_MARK}:{quote(self.run, safe='')}:{self.step}:{self.place}"  # No key of a step holds a colon.
+
+    @classmethod
+    def parse(cls, text: str) -> JobTag | None:
+        """The tag in a text, None if it is not one of ours."""
+        parts = text.strip().split(":")
+        if len(parts) != 4 or parts[0] != _MARK:
+            return None
+        return cls(unquote(parts[1]), parts[2], parts[3])
+
+    def is_same_step(self, other: JobTag) -> bool:
+        return (self.step, self.place) == (other.step, other.place)
+
+
+@dataclass(frozen=True)
+class ClusterJob:
+    """A job, as its cluster last told of it."""
+
+    cluster: str
+    """The name of the cluster that has it, such as `slurm`."""
+
+    id: str
+    state: JobState
+    word: str
+    """The cluster's own word for the state, such as PENDING: for people."""
+
+    reason: str = ""
+    """Why it waits, in the cluster's own word."""
+
+    nodes: str = ""
+    """The machines that it has."""
+
+    seconds: float | None = None
+    """For how long it has run; None if that is not known."""
+
+    restarts: int = 0
+    """How often the cluster itself has started it again, as far as it tells."""
+
+    exit_code: int | None = None
+    """Of a job that has ended by itself, where it is known."""
+
+    tag: JobTag | None = None
+
+    @property
+    def is_live(self) -> bool:
+        return self.state.is_live
+
+
+def live_job_of(tag: JobTag, jobs: Iterable[ClusterJob]) -> ClusterJob | None:
+    """A job that works on the same step, or waits to."""
+    return next((job for job in jobs if job.is_live and job.tag is not None and job.tag.is_same_step(tag)), None)
+
+
+JOB = "{job}"
+"""Stands for the id of a job in the name of its log, since it is not known before the job is submitted."""
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """A job to be submitted."""
+
+    name: str
+    """What people see in the cluster's own lists."""
+
+    script: str
+    """Lines of bash. The last one should take the place of the shell (`exec`), so that signals reach what it starts."""
+
+    variables: Mapping[str, str]
+    """All environment variables of the job but those that the cluster adds. They may hold secrets: they are written to
+    no file or command line of ours."""
+
+    folder: str
+    """Where it starts."""
+
+    log: str
+    """The file that its own output goes to; `JOB` stands for its id."""
+
+    resources: Mapping[str, Any]
+    """What it asks for, by the names that users give it in profiles; see `Site.resources`."""
+
+    tag: JobTag | None = None
+    """None for a job that is no single step: nobody looks for it later."""
+
+    requeue: bool = True
+    """Whether the cluster itself may start it again when its machine is lost."""
+
+    excluded_nodes: tuple[str, ...] = field(default=())
+
+
+class JobQueue(Protocol):
+    """Takes jobs, and tells of them. Safe to use from several threads."""
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster, as it stands before a job's id in messages: `slurm job 7`."""
+
+    def submit(self, request: JobRequest) -> str:
+        """Hand over a job; returns its id. Raises `RefusedError`, `BusyError`, or `ClusterError` for all else."""
+
+    def jobs(self) -> Mapping[str, ClusterJob]:
+        """All jobs of this user, by id, in one question; those that ended lately may be among them.
+
+        A queue that cannot list jobs which others have submitted returns none.
+        """
+
+    def look(self, ids: Sequence[str]) -> Mapping[str, ClusterJob]:
+        """How these jobs stand, also those that the queue has forgotten and something else (an accounting) knows.
+
+        What nothing knows of is left out; jobs that were not asked for may be in.
+        """
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Ask for the end of jobs; it may take a while. Those that have ended already are no error."""
+
+    def log_of(self, log: str, job: str) -> str:
+        """Where a job's own output is, for a `JobRequest.log`."""
+
+    def advice(self, job: ClusterJob) -> str | None:
+        """What a person can do about a job that may wait for ever; None if it is as it should be."""
+
+    def cancel_command(self, ids: Sequence[str]) -> str:
+        """What a person types to end these jobs."""
+
+    def close(self) -> None:
+        """No more questions. Jobs go on."""
+
+
+class Site(Protocol):
+    """What machines there are, and what they are called there."""
+
+    @property
+    def name(self) -> str: ...
+
+    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+        """What the job of a step asks for, by the names that users give it in profiles.
+
+        Memory and time grow with each attempt. Raises `SettingsError`, which names the step and what there is instead,
+        if the site has no such machines.
+        """
+
+    def defaults(self) -> Mapping[str, Any]:
+        """What a job asks for that says nothing itself of where it should go: that of a hand-written rule."""
+
+    def describe(self, resources: Mapping[str, Any]) -> str:
+        """Where a job with these resources goes, in a few words for people."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A kind of cluster: what `clusters.open` finds by its name."""
+
+    name: str
+    """The block of the cluster's file that is about it, and the word before a job's id: `slurm`."""
+
+    open_queue: Callable[[], JobQueue]
+    open_site: Callable[[str | None], Site]
+    """By the name of a cluster's file; without a name the cluster is asked what it has. Raises `SettingsError`."""
+
+    is_here: Callable[[], bool]
+    """Whether it can be asked from this machine. Starts no process."""
+
+    resource_names: Sequence[str]
+    """All names that `Site.resources` may answer with."""
