@@ -8,11 +8,11 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from marin_rules.engine.workflow import plan_experiment
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.plans.experiment_file import load_experiment
 from marin_rules.plans.frozen import freeze
+from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.run import new_run
 from marin_rules.settings.run_settings import Settings
 from marin_rules.state.info import info_bytes, info_path, step_info
@@ -48,7 +48,7 @@ def memory(folder: Path) -> dict[str, float]:
 
 def finish(folder: Path) -> dict[str, float]:
     """Leave every step of a workspace as its worker leaves a step that succeeded."""
-    made = plan_experiment(Settings(experiment=str(folder / "experiment.py"), prefix=str(folder / "marin")))
+    made = prepare_experiment(Settings(experiment=str(folder / "experiment.py"), prefix=str(folder / "marin")))
     owner = Owner.current()
     for step in made.steps:
         lease = open_lease(step.output_path, owner)

@@ -237,6 +237,13 @@ class IdentityGraph:
                 path[reference] = self._references(reference)
         return added
 
+    def adopt(self, other: IdentityGraph) -> list[Step]:
+        """Take over what another graph has found out; returns the newly known steps, dependencies first."""
+        added = [step for step in other.identities if step not in self.identities]
+        self.collected |= other.collected
+        self.identities |= other.identities
+        return added
+
     def _identify(self, step: Step) -> Identity:
         try:
             return identify(step.name, self.collected[step], self.identities, self._heads)

@@ -78,11 +78,18 @@ class Plan:
 
 
 def make_plan(
-    steps: Iterable[ExecutorStep[Any] | InputName], *, prefix: str, run_only: Sequence[str] | None = None
+    steps: Iterable[ExecutorStep[Any] | InputName],
+    *,
+    prefix: str,
+    run_only: Sequence[str] | None = None,
+    graph: IdentityGraph | None = None,
 ) -> Plan:
-    """Plan `steps` and all they depend on, or with `run_only` (regular expressions) only what matches."""
+    """Plan `steps` and all they depend on, or with `run_only` (regular expressions) only what matches.
+
+    `graph` is an empty one, to be filled with the identities of all steps, those of twins among them.
+    """
     with _without_garbage_collection():
-        return _make_plan(steps, prefix, run_only)
+        return _make_plan(steps, prefix, run_only, IdentityGraph() if graph is None else graph)
 
 
 @contextmanager
@@ -97,8 +104,9 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _make_plan(steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_only: Sequence[str] | None) -> Plan:
-    graph = IdentityGraph()
+def _make_plan(
+    steps: Iterable[ExecutorStep[Any] | InputName], prefix: str, run_only: Sequence[str] | None, graph: IdentityGraph
+) -> Plan:
     roots = [get_executor_step(step) for step in check_steps(steps)]
     ordered = [step for root in roots for step in graph.add(root)]
     checks = StepChecks()

@@ -10,8 +10,9 @@ import sys
 
 from marin_rules.commands.step_arguments import add_step, experiment_of, prefix_of
 from marin_rules.errors import SettingsError
+from marin_rules.plans.step_names import matching
 from marin_rules.project import project_folder
-from marin_rules.state.written_steps import matching, written_steps
+from marin_rules.state.written_steps import written_steps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

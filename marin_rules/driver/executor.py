@@ -20,19 +20,14 @@ from marin_rules.errors import SettingsError
 from marin_rules.functions import function_name
 from marin_rules.identity import Identity, IdentityGraph, Step
 from marin_rules.placeholders import InputName, OutputName
-from marin_rules.placement import place
-from marin_rules.plan import make_plan
-from marin_rules.plans.forcing import forced_steps
-from marin_rules.plans.frozen import FrozenPlan, Run, freeze
-from marin_rules.plans.run import INFO_FOLDER, caller_of_this_process, new_run
-from marin_rules.plans.stores import check_stores
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.prepare import PlanSettings, describe_run, prepare
+from marin_rules.plans.run import INFO_FOLDER, caller_of_this_process
 from marin_rules.refusals import check_steps
 from marin_rules.state.info import ExecutorInfo, ExecutorStepInfo, experiment_info_path, write_experiment_info
-from marin_rules.steps import ExecutorStep
+from marin_rules.steps import ExecutorStep, get_executor_step
 from marin_rules.storage.leases.owner import Owner
-from marin_rules.storage.prefix import check_default_prefix, marin_prefix
-from marin_rules.storage.regions import region_of
-from marin_rules.urls import check_prefix
+from marin_rules.storage.prefix import marin_prefix
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +65,26 @@ class _StepsByVersion(Mapping[str, Step]):
         return len(self.by_digest)
 
 
+class _Configs(Mapping[Step, Any]):
+    """Step -> its config with every placeholder resolved, made when it is first asked for."""
+
+    def __init__(self, paths: Mapping[Step, str], prefix: str) -> None:
+        self._paths = paths
+        self._prefix = prefix
+        self._resolved: dict[Step, Any] = {}
+
+    def __getitem__(self, step: Step) -> Any:
+        if step not in self._resolved:
+            self._resolved[step] = instantiate_config(step.config, self._paths[step], self._paths, self._prefix)
+        return self._resolved[step]
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
 class Executor:
     """Computes versions and output paths of steps, and runs them."""
 
@@ -79,36 +94,41 @@ class Executor:
         self.description = description
 
         self._graph = IdentityGraph()
-        self.configs: dict[Step, Any] = {}
+        self.output_paths: dict[Step, str] = {}
+        self.configs: Mapping[Step, Any] = _Configs(self.output_paths, prefix)
         self.dependencies: dict[Step, list[Step]] = {}
         self.versions: dict[Step, dict[str, Any]] = {}
         self.is_pseudo_dep: dict[Step, bool] = {}
         self.version_strs: Mapping[Step, str] = _VersionStrings(self._graph.identities)
         self.version_str_to_step = _StepsByVersion(self._graph.identities)
         self.hashed_versions: dict[Step, str] = {}
-        self.output_paths: dict[Step, str] = {}
         self.steps: list[Step] = []
-        self.step_infos: list[ExecutorStepInfo] = []
-        self.executor_info: ExecutorInfo | None = None
         self.executor_info_path: str | None = None
-        self._asked: list[ExecutorStep[Any] | InputName] = []
+        self._executor_info: ExecutorInfo | None = None
+        self._plan: FrozenPlan | None = None
+        """What was run last."""
 
     def compute_version(self, step: Step, is_pseudo_dep: bool) -> None:
         """Find out the version, path, config and dependencies of `step` and of all it refers to."""
-        for added in self._graph.add(step):
-            identity = self._graph.identities[added]
-            first = self.version_str_to_step.by_digest.setdefault(identity.digest, added)
-            if first is added:
-                self.steps.append(added)
-            else:
-                logger.debug("step %s stands in the experiment twice with the same version", added.name)
-            path = identity.output_path(self.prefix, added.override_output_path)
-            self.configs[added] = instantiate_config(added.config, path, self.output_paths, self.prefix)
-            self.dependencies[added] = [self.canonicalize(item) for item in self._graph.collected[added].dependencies]
-            self.versions[added] = identity.version
-            self.hashed_versions[added] = identity.hash
-            self.output_paths[added] = path
+        added = self._graph.add(step)
+        self._take_in(added)
+        for known in added:
+            _ = self.configs[known]  # One that cannot be resolved is reported here.
         self._mark_pseudo(step, is_pseudo_dep)
+
+    def _take_in(self, steps: Sequence[Step]) -> None:
+        """Write down what the graph knows of steps that are new in it, dependencies first."""
+        for step in steps:
+            identity = self._graph.identities[step]
+            first = self.version_str_to_step.by_digest.setdefault(identity.digest, step)
+            if first is step:
+                self.steps.append(step)
+            else:
+                logger.debug("step %s stands in the experiment twice with the same version", step.name)
+            self.dependencies[step] = [self.canonicalize(item) for item in self._graph.collected[step].dependencies]
+            self.versions[step] = identity.version
+            self.hashed_versions[step] = identity.hash
+            self.output_paths[step] = identity.output_path(self.prefix, step.override_output_path)
 
     def _mark_pseudo(self, step: Step, is_pseudo_dep: bool) -> None:
         """Marin's marks: the first visit decides, a later blocking one clears the mark of that step alone."""
@@ -143,26 +163,33 @@ class Executor:
         """
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
-        check_prefix(self.prefix)
-        check_default_prefix(self.prefix)
         steps = check_steps(steps)
-        plan = make_plan(steps, prefix=self.prefix, run_only=run_only)
-        self._asked = steps
+        graph = IdentityGraph()
+        settings = self._settings(run_only=run_only, force=force or (), force_run_failed=force_run_failed)
+        plan = self._plan = prepare(steps, settings, graph)
+        self._executor_info = None
+        self._take_in(self._graph.adopt(graph))
         for step in steps:
-            target = step.step if isinstance(step, InputName) else step
-            if target is not None:
-                self.compute_version(target, is_pseudo_dep=False)
-        self.get_infos()
-        check_stores(plan)
-        frozen = freeze(plan, self._new_run(force_run_failed), place(plan, region_of))
-        frozen.forced = forced_steps(frozen, force or ())
-        self.executor_info_path = experiment_info_path(frozen)
-        drive(frozen, dry_run=dry_run, max_concurrent=max_concurrent)
+            self._mark_pseudo(get_executor_step(step), is_pseudo_dep=False)
+        self.executor_info_path = experiment_info_path(plan)
+        drive(plan, dry_run=dry_run, max_concurrent=max_concurrent)
         return dict(self.output_paths)
+
+    @property
+    def executor_info(self) -> ExecutorInfo | None:
+        """The description of the experiment; None before `run` or `get_infos`."""
+        if self._executor_info is None and self._plan is not None:
+            self.get_infos()
+        return self._executor_info
+
+    @property
+    def step_infos(self) -> list[ExecutorStepInfo]:
+        """The description of each step; empty before `run` or `get_infos`."""
+        return [] if self.executor_info is None else self.executor_info.steps
 
     def get_infos(self) -> None:
         """Describe each step (`step_infos`) and the experiment (`executor_info`)."""
-        self.step_infos = [
+        steps = [
             ExecutorStepInfo(
                 name=step.name,
                 fn_name=function_name(step.fn),
@@ -175,8 +202,8 @@ class Executor:
             )
             for step in self.steps
         ]
-        run = self._new_run()
-        self.executor_info = ExecutorInfo(
+        run = describe_run(self._settings()) if self._plan is None else self._plan.run
+        self._executor_info = ExecutorInfo(
             worker_id=Owner.current().worker_id,
             git_commit=run.git_commit,
             caller_path=run.caller_path,
@@ -184,31 +211,31 @@ class Executor:
             user=run.user,
             prefix=self.prefix,
             description=self.description,
-            steps=self.step_infos,
+            steps=steps,
         )
 
     def write_infos(self) -> None:
         """Write the experiment's info file. Infos of steps are written by the workers that run them."""
-        frozen = self._frozen()
-        self.executor_info_path = write_experiment_info(frozen, Owner.current().worker_id)
+        self.executor_info_path = write_experiment_info(self._described(), Owner.current().worker_id)
 
     def get_experiment_url(self) -> str:
         """Where a browser finds the experiment's info file."""
-        path = self.executor_info_path or experiment_info_path(self._frozen())
+        path = self.executor_info_path or experiment_info_path(self._described())
         if path.startswith("gs://"):
             return "https://storage.cloud.google.com/" + path.removeprefix("gs://")
         return path if "://" in path else Path(path).absolute().as_uri()
 
-    def _frozen(self) -> FrozenPlan:
-        return freeze(make_plan(self._asked or self.steps, prefix=self.prefix), self._new_run())
+    def _described(self) -> FrozenPlan:
+        """The plan that was run last, or one of all known steps, which nobody runs."""
+        return self._plan or prepare(self.steps, self._settings(asks_stores=False))
 
-    def _new_run(self, force_run_failed: bool = True) -> Run:
-        return new_run(
+    def _settings(self, **choices: Any) -> PlanSettings:
+        return PlanSettings(
             prefix=self.prefix,
             caller_path=caller_of_this_process(),
             executor_info_base_path=self.executor_info_base_path,
             description=self.description,
-            force_run_failed=force_run_failed,
+            **choices,
         )
 
 

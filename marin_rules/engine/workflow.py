@@ -18,7 +18,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,25 +37,16 @@ from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.rule_files import check_rules_of_steps
 from marin_rules.engine.run_lifecycle import RunControl
 from marin_rules.errors import MarinRulesError, SettingsError
-from marin_rules.placement import place
-from marin_rules.plan import make_plan
-from marin_rules.plans.experiment_file import load_experiment
-from marin_rules.plans.forcing import forced_steps
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, freeze, python_version
-from marin_rules.plans.run import new_run
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep, python_version
+from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.search_path import search
-from marin_rules.plans.stores import check_stores
 from marin_rules.project import project_folder
 from marin_rules.settings.cluster_file import CLUSTER_VARIABLE
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
 from marin_rules.settings.profiles import foreign_profile
-from marin_rules.settings.run_settings import Settings, read_settings
-from marin_rules.state.asked_step import check_asked_steps
+from marin_rules.settings.run_settings import read_settings
 from marin_rules.state.assessment import IDLE, Assessment, State
-from marin_rules.storage.prefix import check_default_prefix, marin_prefix
-from marin_rules.storage.regions import region_of
-from marin_rules.urls import check_prefix
 from marin_rules.worker.command import run_step_command
 
 _MILESTONES = 100
@@ -79,6 +69,8 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     # into looking for garbage among them.
     gc.set_threshold(200_000, 50, 100)
     name_the_user()
+    # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
+    logging.getLogger("snakemake.logging").propagate = False
     try:
         frozen = os.environ.get(PLAN_VARIABLE)
         settings = read_settings(config)
@@ -86,7 +78,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         check_not_planted(config_file(), os.getcwd(), "the configuration")
         if settings.cluster is not None:
             os.environ[CLUSTER_VARIABLE] = settings.cluster  # For all rooms, and for the jobs.
-        plan = FrozenPlan.read(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else plan_experiment(settings)
+        plan = FrozenPlan.read(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else prepare_experiment(settings)
     except (MarinRulesError, OSError) as error:
         sessions.trouble = str(error)
         raise WorkflowError(str(error)) from None
@@ -105,41 +97,6 @@ def name_the_user() -> None:
         getpass.getuser()
     except (KeyError, OSError):
         os.environ["LOGNAME"] = str(os.getuid())
-
-
-def plan_experiment(settings: Settings) -> FrozenPlan:
-    """Execute the experiment file and freeze its plan, in memory."""
-    if settings.experiment is None:
-        raise SettingsError("no experiment is named: set `experiment` in config/config.yaml or with --config")
-    # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
-    logging.getLogger("snakemake.logging").propagate = False
-    handover = load_experiment(settings.experiment)
-    keys = ("prefix", "run_only", "force", "force_run_failed", "executor_info_base_path")
-    given = {key: getattr(settings, key) for key in keys}
-    chosen = handover.defaults | {key: value for key, value in given.items() if value is not None}
-    prefix = chosen.get("prefix") or marin_prefix()
-    check_prefix(prefix)
-    check_default_prefix(prefix)
-    plan = make_plan(handover.steps, prefix=prefix, run_only=chosen.get("run_only"))
-    if handover.line_after is not None:
-        remark = (
-            f"{settings.experiment} goes on after executor_main (line {handover.line_after}): `snakemake` runs that"
-            f" code before the steps, `python {settings.experiment}` after them"
-        )
-        plan = replace(plan, warnings=(*plan.warnings, remark))
-    run = new_run(
-        prefix=prefix,
-        caller_path=settings.experiment,
-        executor_info_base_path=chosen.get("executor_info_base_path"),
-        description=handover.description,
-        force_run_failed=chosen.get("force_run_failed", True),
-        rule_files=settings.rules,
-    )
-    check_stores(plan)
-    frozen = freeze(plan, run, place(plan, region_of))
-    check_asked_steps(frozen, settings.must_have, prefix)
-    frozen.forced = forced_steps(frozen, chosen.get("force") or ())
-    return frozen
 
 
 class MarinWorkflow:

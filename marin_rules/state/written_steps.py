@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import absolute
 from marin_rules.plans.run import INFO_FOLDER
+from marin_rules.plans.step_names import matching
 from marin_rules.state.info import info_path, read_info
 from marin_rules.state.status import status_path
 from marin_rules.state.step_log import log_path
@@ -100,23 +100,6 @@ def step_at(path: str) -> WrittenStep | None:
     dependencies = tuple(absolute(str(item), os.getcwd()) for item in (fields or {}).get("dependencies", ()))
     caller = ((fields or {}).get("run") or {}).get("caller_path")
     return WrittenStep(name, path, dependencies, caller, fields)
-
-
-def matching(steps: Iterable[WrittenStep], text: str, prefix: str) -> list[WrittenStep]:
-    """The steps that a text may mean: by name, `<name>-<hash>` or path, or else as a regular expression for names."""
-    steps = list(steps)
-    root = absolute(prefix, os.getcwd()) + "/"
-    path = absolute(text, os.getcwd())
-    exact = [
-        step for step in steps if text in (step.name, step.output_path.removeprefix(root)) or path == step.output_path
-    ]
-    if exact:
-        return exact
-    try:
-        search = re.compile(text).search
-    except re.error:
-        return []
-    return [step for step in steps if search(step.name)]
 
 
 def the_step(text: str, prefix: str) -> WrittenStep:

@@ -12,7 +12,8 @@ import pytest
 
 from marin_rules.commands.run import patterns_for
 from marin_rules.errors import MarinRulesError
-from marin_rules.state.written_steps import WrittenStep, matching
+from marin_rules.plans.step_names import matching
+from marin_rules.state.written_steps import WrittenStep
 from marin_rules.upkeep.deletion import check_deletable, delete_step
 
 EXPERIMENT = """

@@ -1,0 +1,127 @@
+"""From steps and settings to a frozen plan: the one way, whoever starts the run.
+
+`python x.py` and `Executor.run` give their steps and settings to `prepare` as they are; `snakemake` first executes the
+experiment file that its configuration names (`prepare_experiment`). What differs between the two is in `PlanSettings`.
+Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from marin_rules.errors import SettingsError
+from marin_rules.identity import IdentityGraph
+from marin_rules.placeholders import InputName
+from marin_rules.placement import place
+from marin_rules.plan import make_plan
+from marin_rules.plans.experiment_file import load_experiment
+from marin_rules.plans.forcing import forced_steps
+from marin_rules.plans.frozen import FrozenPlan, Run, freeze
+from marin_rules.plans.run import new_run
+from marin_rules.plans.step_names import check_asked_steps
+from marin_rules.plans.stores import check_stores
+from marin_rules.steps import ExecutorStep
+from marin_rules.storage.prefix import check_default_prefix, marin_prefix
+from marin_rules.storage.regions import region_of
+from marin_rules.urls import check_prefix
+
+if TYPE_CHECKING:  # It reads YAML, which `python x.py` does without.
+    from marin_rules.settings.run_settings import Settings
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """All that a plan depends on beside its steps."""
+
+    prefix: str
+    caller_path: str
+    """The file that was started, or that has the steps."""
+
+    executor_info_base_path: str | None = None
+    """Where the experiment is described; None for `<prefix>/experiments`."""
+
+    description: str | None = None
+    run_only: Sequence[str] | None = None
+    """Regular expressions for names of steps: only these and what they need are run."""
+
+    force: Sequence[str] = ()
+    """Regular expressions for names of steps that run again although they are done."""
+
+    must_have: Sequence[str] = ()
+    """Steps without which the plan is refused."""
+
+    force_run_failed: bool = True
+    rule_files: Sequence[str] = ()
+    """Hand-written Snakemake rules, beside those that stand next to the caller."""
+
+    warnings: Sequence[str] = ()
+    """What is to be said about the experiment, beside what planning finds."""
+
+    asks_stores: bool = True
+    """False for a plan that will not run: no bucket is asked whether it is there, nor where it is."""
+
+
+def prepare(
+    steps: Iterable[ExecutorStep[Any] | InputName], settings: PlanSettings, graph: IdentityGraph | None = None
+) -> FrozenPlan:
+    """Plan the steps, decide where they may run, and freeze the plan, in memory.
+
+    `graph` is an empty one for whoever wants the identities of all steps, twins included: they are found out once.
+    """
+    check_prefix(settings.prefix)
+    check_default_prefix(settings.prefix)
+    plan = make_plan(steps, prefix=settings.prefix, run_only=settings.run_only, graph=graph)
+    plan = replace(plan, warnings=(*plan.warnings, *settings.warnings))
+    regions = None
+    if settings.asks_stores:
+        check_stores(plan)
+        regions = place(plan, region_of)
+    frozen = freeze(plan, describe_run(settings), regions)
+    check_asked_steps(frozen, settings.must_have)
+    frozen.forced = forced_steps(frozen, settings.force)
+    return frozen
+
+
+def describe_run(settings: PlanSettings) -> Run:
+    """The run that starts now with these settings. Asks git for the commit; writes nothing."""
+    return new_run(
+        prefix=settings.prefix,
+        caller_path=settings.caller_path,
+        executor_info_base_path=settings.executor_info_base_path,
+        description=settings.description,
+        force_run_failed=settings.force_run_failed,
+        rule_files=settings.rule_files,
+    )
+
+
+def prepare_experiment(settings: Settings) -> FrozenPlan:
+    """Execute the experiment file that the configuration names, and prepare the plan of its steps."""
+    if settings.experiment is None:
+        raise SettingsError("no experiment is named: set `experiment` in config/config.yaml or with --config")
+    experiment = load_experiment(settings.experiment)
+    keys = ("prefix", "run_only", "force", "force_run_failed", "executor_info_base_path")
+    given = {key: getattr(settings, key) for key in keys}
+    chosen = experiment.defaults | {key: value for key, value in given.items() if value is not None}
+    warnings = []
+    if experiment.line_after is not None:
+        warnings.append(
+            f"{settings.experiment} goes on after executor_main (line {experiment.line_after}): `snakemake` runs that"
+            f" code before the steps, `python {settings.experiment}` after them"
+        )
+    return prepare(
+        experiment.steps,
+        PlanSettings(
+            prefix=chosen.get("prefix") or marin_prefix(),
+            caller_path=settings.experiment,
+            executor_info_base_path=chosen.get("executor_info_base_path"),
+            description=experiment.description,
+            run_only=chosen.get("run_only"),
+            force=chosen.get("force") or (),
+            must_have=settings.must_have,
+            force_run_failed=chosen.get("force_run_failed", True),
+            rule_files=settings.rules,
+            warnings=warnings,
+        ),
+    )

@@ -1,0 +1,67 @@
+"""Which steps a person means, who writes a name, `<name>-<hash>`, an output path or a regular expression."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from marin_rules.errors import SettingsError
+from marin_rules.plans.frozen import FrozenPlan, absolute
+
+
+class NamedStep(Protocol):
+    """Whatever has the name and the output path of a step."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def output_path(self) -> str: ...
+
+
+def matching[StepT: NamedStep](steps: Iterable[StepT], text: str, prefix: str) -> list[StepT]:
+    """The steps that a text may mean: by name, `<name>-<hash>` or path, or else as a regular expression for names."""
+    steps = list(steps)
+    root = absolute(prefix, os.getcwd()) + "/"
+    path = absolute(text, os.getcwd())
+    exact = [
+        step for step in steps if text in (step.name, _absolute(step).removeprefix(root)) or path == _absolute(step)
+    ]
+    if exact:
+        return exact
+    try:
+        search = re.compile(text).search
+    except re.error:
+        return []
+    return [step for step in steps if search(step.name)]
+
+
+def check_asked_steps(plan: FrozenPlan, texts: Sequence[str]) -> None:
+    """Refuse a plan that lacks one of these steps.
+
+    `run_only` only warns of an expression that matches nothing, as Marin does. Whoever names one step does not want to
+    hear that all is done because there is no such step, nor that another version of it is.
+    """
+    for text in texts:
+        if not matching(plan.steps, text, plan.run.prefix):
+            raise SettingsError(f"{plan.run.caller_path} has no step {text!r}.{_hint(plan, text)}")
+
+
+def _hint(plan: FrozenPlan, text: str) -> str:
+    root = absolute(plan.run.prefix, os.getcwd()) + "/"
+    spellings = (text, absolute(text, os.getcwd()).removeprefix(root))
+    names = {found[1] for spelling in spellings if (found := re.fullmatch(r"(.+)-[0-9a-f]{6}", spelling))}
+    versions = [_absolute(step).removeprefix(root) for step in plan.steps if step.name in names]
+    if versions:
+        return f" As the file is now, the step has another version: {', '.join(versions)}."
+    close = difflib.get_close_matches(text, [step.name for step in plan.steps], n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return " If another experiment has it, name that with --experiment FILE."
+
+
+def _absolute(step: NamedStep) -> str:
+    return absolute(step.output_path, os.getcwd())
