@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from marin_rules.remote import RemoteCallable
-from marin_rules.resources import GpuConfig, ResourceConfig, TpuConfig, parse_memory
+from marin_rules.resources import GpuConfig, ResourceConfig, TpuConfig
 from marin_rules.steps import ExecutorStep
+from marin_rules.units import MEGABYTE, memory_text, parse_memory
 
 ANY_GPU = "auto"
 """Stands for GPUs of whatever kind."""
-
-_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,6 @@ def resources_of(step: ExecutorStep[Any]) -> ResourceConfig | None:
     return step.fn.resources if isinstance(step.fn, RemoteCallable) else None
 
 
-def memory_text(megabytes: int) -> str:
-    """`16G`, `300M`: an amount of memory as short as it can be told."""
-    return f"{megabytes // 1024}G" if megabytes % 1024 == 0 else f"{megabytes}M"
-
-
 def _megabytes(text: str) -> int:
     """Rounded up: less than what was asked for would not do."""
-    return -(-parse_memory(text) // _MEGABYTE)
+    return -(-parse_memory(text) // MEGABYTE)

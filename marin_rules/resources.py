@@ -15,30 +15,10 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Self, TypedDict, Unpack
 
-_MEMORY = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>b|[kmgt](?:i?b|i)?)", re.IGNORECASE)
-_BYTES_IN_UNIT = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
-
-def parse_memory(text: str) -> int:
-    """The bytes that `text` stands for: "512m", "4g", "1.5 TiB".
-
-    All units are powers of 1024, as in Slurm and Docker, however they are spelt: `4g`, `4GB` and `4GiB` are
-    the same. A bare number is refused: Slurm reads it as megabytes and Docker as bytes.
-    """
-    if not isinstance(text, str):
-        raise TypeError(f"memory {text!r} is not a string: write it with a unit, as in '4g'")
-    matched = _MEMORY.fullmatch(text.strip())
-    if matched is None:
-        raise ValueError(f"memory {text!r} is not a number with a unit: write '512m', '4g' or '1.5t'")
-    amount = math.ceil(Decimal(matched["amount"]) * _BYTES_IN_UNIT[matched["unit"][0].lower()])
-    if amount == 0:
-        raise ValueError(f"memory {text!r} is nothing: it must be more than zero")
-    return amount
-
+from marin_rules.units import parse_memory
 
 # Peak dense matrix speed of one device in teraFLOP/s, without the sparsity that headlines count in.
 # GPUs: figures of NVIDIA's data sheets as others quote them, gathered November 2026; not read at the source.

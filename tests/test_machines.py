@@ -5,7 +5,7 @@ import json
 import pytest
 
 from marin_rules import ExecutorStep, ResourceConfig, remote
-from marin_rules.machines import MachineRequest, memory_text, resources_of
+from marin_rules.machines import MachineRequest, resources_of
 
 
 def train(config: object) -> None:
@@ -56,8 +56,3 @@ def test_the_resources_of_a_step_win_over_those_of_its_function() -> None:
     assert resources_of(ExecutorStep("s", remote(train, resources=one), {})) is one
     assert resources_of(ExecutorStep("s", remote(train, resources=one), {}, resources=two)) is two
     assert resources_of(ExecutorStep("s", train, {}, resources=two)) is two
-
-
-@pytest.mark.parametrize(("megabytes", "text"), [(1024, "1G"), (300, "300M"), (1536, "1536M"), (204800, "200G")])
-def test_memory_is_told_briefly(megabytes: int, text: str) -> None:
-    assert memory_text(megabytes) == text

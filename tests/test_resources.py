@@ -17,49 +17,10 @@ from marin_rules.resources import (
     TpuConfig,
     TpuTopology,
     canonical_gpu_variant,
-    parse_memory,
     tpu_topology,
 )
 
 # --- memory
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("1b", 1),
-        ("3k", 3 * 1024),
-        ("512m", 512 * 1024**2),
-        ("4g", 4 * 1024**3),
-        ("4G", 4 * 1024**3),
-        ("4GB", 4 * 1024**3),
-        ("4Gi", 4 * 1024**3),
-        ("4 GiB", 4 * 1024**3),
-        (" 4g ", 4 * 1024**3),
-        ("1.5t", 3 * 1024**4 // 2),
-        ("0.3k", 308),  # 307.2 bytes, rounded up: never less than was asked for
-    ],
-)
-def test_memory_is_read_in_powers_of_1024(text: str, amount: int) -> None:
-    assert parse_memory(text) == amount
-
-
-@pytest.mark.parametrize("text", ["", "g", "4", "4x", "-4g", "4gg", "1e3g", "4g 2m", ".5g", "4.g", "٤g", "4\ng"])
-def test_memory_that_cannot_be_read_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a number with a unit: write '512m', '4g'") as caught:
-        parse_memory(text)
-    assert repr(text) in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["0g", "0.0m"])
-def test_no_memory_at_all_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=f"'{text}' is nothing"):
-        parse_memory(text)
-
-
-def test_memory_as_a_number_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"memory 4 is not a string.*'4g'"):
-        parse_memory(4)  # type: ignore[arg-type]
 
 
 # --- TPU slices

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from marin_rules.clusters.slurm.queue import SlurmJob, Tag
 from marin_rules.storage.leases.record import LeaseRecord
+from marin_rules.units import parse_clock
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class UnderWay:
         if self.is_queued:
             return None
         if self.job is not None:
-            return elapsed_seconds(self.job.elapsed)
+            return parse_clock(self.job.elapsed)
         return None if self.lease is None or self.lease.since is None else max(0.0, time.time() - self.lease.since)
 
     @property
@@ -87,13 +88,3 @@ class UnderWay:
 def name_in(key: str) -> str:
     """The name of the step that has this key."""
     return unquote(key).rpartition("-")[0] or key
-
-
-def elapsed_seconds(text: str) -> float | None:
-    """How long Slurm's `[days-][hours:]minutes:seconds` is; None for anything else."""
-    days, _, clock = text.rpartition("-")
-    try:
-        hours, minutes, seconds = map(int, f"0:{clock}".split(":")[-3:])
-        return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
-    except ValueError:
-        return None

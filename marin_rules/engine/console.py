@@ -25,8 +25,9 @@ from marin_rules.state.failures import read_failures
 from marin_rules.state.status import Status, read_status
 from marin_rules.state.step_lease import peek
 from marin_rules.state.step_log import CLEAR_LINE, last_lines, log_path
+from marin_rules.units import clock_now, duration
 from marin_rules.views.closing import FailedStep, closing
-from marin_rules.views.table import duration, table
+from marin_rules.views.table import table
 
 _TICK_SECONDS = 0.5
 _NOTHING_TO_DO = "Nothing to be done"
@@ -203,7 +204,7 @@ class LogHandler(LogHandlerBase):
         self._failed.pop(step.index, None)  # It may get another chance.
         self._stopped.discard(step.index)
         if record.__dict__.get("local") or not session.is_remote(step):
-            self._write(f"{_clock()} start  {step.name}")
+            self._write(f"{clock_now()} start  {step.name}")
 
     def _finished(self, session: Session, record: LogRecord) -> None:
         running = self._running.pop(record.__dict__.get("job_id", record.__dict__.get("jobid", -1)), None)
@@ -211,7 +212,9 @@ class LogHandler(LogHandlerBase):
             return
         step, began = running
         self._done += 1
-        self._write(f"{_clock()} done   {step.name} ({duration(time.monotonic() - began)})  {self._done}/{self._total}")
+        self._write(
+            f"{clock_now()} done   {step.name} ({duration(time.monotonic() - began)})  {self._done}/{self._total}"
+        )
 
     def _errored(self, session: Session, record: LogRecord) -> None:
         running = self._running.pop(record.__dict__["jobid"], None)
@@ -230,7 +233,7 @@ class LogHandler(LogHandlerBase):
             what = "FAILED"
             self._failed[step.index] = reason
         self._write(
-            f"{_clock()} {what} {step.name} after {duration(time.monotonic() - began)}"
+            f"{clock_now()} {what} {step.name} after {duration(time.monotonic() - began)}"
             + (f": {reason}" if reason else "")
         )
         if session.is_remote(step):
@@ -338,7 +341,3 @@ def _step(session: Session, message: dict[str, Any]) -> FrozenStep | None:
         return session.step(str(key))
     except KeyError:
         return None
-
-
-def _clock() -> str:
-    return time.strftime("%H:%M:%S")

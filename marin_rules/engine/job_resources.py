@@ -21,9 +21,10 @@ from marin_rules.clusters.this_machine import gpus, memory_mb
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.plan_in_process import Session
 from marin_rules.errors import SettingsError
-from marin_rules.machines import MachineRequest, memory_text
+from marin_rules.machines import MachineRequest
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.settings.cluster_file import cluster_name
+from marin_rules.units import memory_text, minutes_text
 
 STEP_SLOT = "step_slots"
 """Every step takes one; `max_concurrent` says how many there are."""
@@ -143,7 +144,7 @@ def slurm_words(resources: Mapping[str, Any]) -> str:
         str(resources.get("gres") or ""),
         f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}" if cpus else "",
         memory_text(resources["mem_mb"]) if resources.get("mem_mb") else "",
-        f"{minutes // 60}h" if minutes and minutes % 60 == 0 else f"{minutes}m" if minutes else "",
+        minutes_text(minutes) if minutes else "",
     ]
     return ", ".join(part for part in parts if part)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +21,7 @@ from marin_rules.state.status import Status, read_status, read_statuses, status_
 from marin_rules.state.step_lease import peek
 from marin_rules.storage.files import modified_time, read_bytes
 from marin_rules.storage.leases.record import LeaseRecord
-from marin_rules.units import timestamp
+from marin_rules.units import parse_timestamp, timestamp
 from marin_rules.urls import is_url
 from marin_rules.views.results import Cut, results
 
@@ -119,7 +118,7 @@ class Session:
         run = (read_info(step.output_path) or {}).get("run", {})
         if "finished" not in run:
             return False
-        finished = datetime.fromisoformat(str(run["finished"])).timestamp()  # To the second.
+        finished = parse_timestamp(str(run["finished"]))  # To the second.
         return run.get("id") == self.plan.run.id or finished >= int(self._assessed_at)
 
     def look_for_results_again(self) -> bool:

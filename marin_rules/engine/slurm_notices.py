@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from marin_rules.clusters.slurm.queue import SlurmJob
 from marin_rules.clusters.slurm.reasons import advice_about
 from marin_rules.clusters.slurm.states import Meaning
+from marin_rules.units import clock_now
 
 _ENDS = {
     Meaning.OUT_OF_MEMORY: "ran out of memory",
@@ -25,7 +25,7 @@ class Notices:
         self._told: set[str] = set()
 
     def tell(self, text: str) -> None:
-        self._logger.info(f"{time.strftime('%H:%M:%S')} {text}")
+        self._logger.info(f"{clock_now()} {text}")
 
     def tell_once(self, text: str) -> None:
         if self._is_new(text):

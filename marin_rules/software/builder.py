@@ -20,7 +20,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
 from marin_rules.settings.ownership import Circle
 from marin_rules.software.build import EnvironmentBuildError, environment_path, find_python
@@ -34,6 +33,7 @@ from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
 from marin_rules.storage.patience import patiently
+from marin_rules.units import timestamp
 
 _WAIT_SECONDS = (0.05, 2.0)
 """First and longest pause between two looks at an environment that somebody else makes."""
@@ -114,7 +114,7 @@ class Builder:
                 python=platform.python_version(),
                 packages=_installed(temporary),
                 uv=uv_version,
-                made=datetime.now(UTC).isoformat(timespec="seconds"),
+                made=timestamp(time.time()),
                 seconds=round(time.monotonic() - began, 3),
             )
             write_manifest(temporary, manifest)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import datetime
 
 from marin_rules.state.info import read_info
 from marin_rules.state.status import Status, read_status
 from marin_rules.storage.files import modified_time
+from marin_rules.units import parse_timestamp
 from marin_rules.urls import is_url
 
 _BOOKKEEPING = ".executor"
@@ -23,7 +23,7 @@ def made_progress(output_path: str) -> bool:
     started = (read_info(output_path) or {}).get("run", {}).get("started")
     if not isinstance(started, str):
         return False
-    began = datetime.fromisoformat(started).timestamp()
+    began = parse_timestamp(started)
     return any((changed or 0.0) >= began for changed in _changes(output_path))
 
 

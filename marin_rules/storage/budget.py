@@ -29,7 +29,8 @@ from dataclasses import dataclass, field
 
 from marin_rules.errors import SettingsError
 from marin_rules.storage.explain import StorageError
-from marin_rules.storage.prices import BYTES_PER_GB, estimate
+from marin_rules.storage.prices import estimate
+from marin_rules.units import GIGABYTE, size_text
 
 BUDGET_VARIABLE = "MARIN_MIRROR_BUDGET_GB"
 LEDGER_VARIABLE = "MARIN_BUDGET_LEDGER"
@@ -250,14 +251,6 @@ def default_budget_gb() -> float:
     return _checked_gb(gigabytes, BUDGET_VARIABLE, text)
 
 
-def human_size(size: int) -> str:
-    """`1.50 GB`, `12.0 MB`, `17 bytes`: as people say it, with gigabytes of 2^30 bytes."""
-    for unit, name in ((2**40, "TB"), (2**30, "GB"), (2**20, "MB"), (2**10, "kB")):
-        if size >= unit:
-            return f"{size / unit:.2f} {name}"
-    return f"{size} bytes"
-
-
 def _ledger() -> Ledger:
     block = _of_this_block.get()
     if block is not None:
@@ -276,7 +269,7 @@ def _refusal(size: int, left: int, limit: int, what: str, source: str | None, ta
     cost = f"It would cost {price}." if price else "What it would cost is not known."
     return (
         f"cannot move {what} from {source or 'an unknown region'} to {target or 'an unknown region'}:"
-        f" {human_size(size)}, but only {human_size(left)} of the budget of {human_size(limit)} are left. {cost}"
+        f" {size_text(size)}, but only {size_text(left)} of the budget of {size_text(limit)} are left. {cost}"
         " Use data in the same region; or, if it is worth it, raise the budget: mirrored(path, budget_gb=...) in the"
         f" step's config, mirror_budget(gb) around the code, or {BUDGET_VARIABLE}=<gigabytes>."
         f" {PAY_VARIABLE}=1 refuses nothing."
@@ -296,4 +289,4 @@ def _checked_gb(gigabytes: float, what: str, text: object = None) -> float:
 
 def _in_bytes(gigabytes: float) -> int:
     # Infinity is a fair way to write "no limit"; no file is larger than this.
-    return 2**63 if math.isinf(gigabytes) else int(gigabytes * BYTES_PER_GB)
+    return 2**63 if math.isinf(gigabytes) else int(gigabytes * GIGABYTE)

@@ -11,9 +11,7 @@ from functools import cache
 
 from marin_rules.geography import common, continent
 from marin_rules.project import project_folder
-
-BYTES_PER_GB = 2**30
-"""Google bills gigabytes of 2^30 bytes; budgets count the same ones."""
+from marin_rules.units import GIGABYTE
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ def estimate(size: int, source: str | None, target: str | None) -> Price | None:
     if common(source, target) is not None:
         return Price(0.0, date)
     per_gb = prices.get((continent(source), continent(target)))
-    return None if per_gb is None else Price(size / BYTES_PER_GB * per_gb, date)
+    return None if per_gb is None else Price(size / GIGABYTE * per_gb, date)
 
 
 @cache

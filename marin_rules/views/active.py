@@ -10,7 +10,7 @@ from typing import Any
 from marin_rules.active.active_step import UnderWay
 from marin_rules.active.processes import is_from_before_a_restart
 from marin_rules.active.survey import RunInView, Survey
-from marin_rules.views.table import duration
+from marin_rules.units import duration
 
 _HEAD = ("step", "job", "state", "node", "elapsed", "attempt", "run")
 

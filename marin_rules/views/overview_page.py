@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from marin_rules.units import duration
 from marin_rules.views.closing import last_line
 from marin_rules.views.markup import Content, Html, code, link, page, status_mark, tag
 from marin_rules.views.step_facts import StepFacts
 from marin_rules.views.step_graph import Node, step_graph
 from marin_rules.views.sweep import Cell, Sweep, Variant, as_written, sweeps
-from marin_rules.views.table import duration
 
 _MOST_LINES = 50
 """Of failures, and of files that are missing."""

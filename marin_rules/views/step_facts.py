@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from marin_rules.views.table import duration
+from marin_rules.units import duration
 
 _LOG_LINES = 60
 TRACEBACK_LINES = 300

@@ -104,12 +104,3 @@ def summary(assessment: Assessment, *, dry_run: bool) -> str:
 
 def _steps(count: int) -> str:
     return f"{count} {'step' if count == 1 else 'steps'}"
-
-
-def duration(seconds: float) -> str:
-    """Elapsed time as people say it."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02}m"
-    return f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"

@@ -21,7 +21,6 @@ from marin_rules.storage.budget import (
     Ledger,
     Receipt,
     charge,
-    human_size,
     mirror_budget,
     remaining,
     step_ledger,
@@ -315,11 +314,3 @@ def test_forked_processes_share_the_budget_of_a_block(forked: Callable[[Callable
 def test_a_process_forked_while_a_thread_charges_is_not_stuck(forked: Callable[[Callable[[], int]], int]) -> None:
     with budget._of_this_process._lock:
         assert forked(lambda: 7 if spend(1) else 8) == 7
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(17, "17 bytes"), (2048, "2.00 kB"), (3 * 2**20, "3.00 MB"), (3 * GB // 2, "1.50 GB"), (2**41, "2.00 TB")],
-)
-def test_sizes_for_people(size: int, text: str) -> None:
-    assert human_size(size) == text

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 from marin_rules.clusters.slurm.commands import run_command
 from marin_rules.clusters.slurm.site import Queue, Site
-from marin_rules.machines import memory_text
+from marin_rules.units import memory_text, minutes_text, parse_clock
 
 _GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>[0-9]+)")
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){0,2})")
 _PLAIN_GPU = "GPU"
 """What GPUs are called whose type Slurm does not tell."""
 
@@ -62,26 +61,15 @@ def _row(line: str) -> _Row | None:
     partition, state, limit, memory, gres = line.split("|")
     if state != "up":
         return None
+    seconds = parse_clock(limit)  # None for `infinite`.
     found = [(match["type"] or _PLAIN_GPU, int(match["count"])) for match in _GPU.finditer(gres)]
     return _Row(
         partition=partition.rstrip("*"),
         is_default=partition.endswith("*"),
-        max_runtime=_minutes(limit),
+        max_runtime=None if seconds is None else seconds // 60,
         memory_mb=int(memory.rstrip("+")),
         gpus=tuple(found),
     )
-
-
-def _minutes(limit: str) -> int | None:
-    """`1-12:00:00`, `30:00` or `infinite`."""
-    matched = _TIME.fullmatch(limit)
-    if matched is None:
-        return None
-    parts = [int(part) for part in matched["clock"].split(":")]
-    if matched["days"] is not None:
-        hours, minutes = parts[0], parts[1] if len(parts) > 1 else 0
-        return int(matched["days"]) * 24 * 60 + hours * 60 + minutes
-    return parts[0] * 60 + parts[1] if len(parts) == 3 else parts[0]
 
 
 def cluster_file_text(site: Site) -> str:
@@ -101,12 +89,11 @@ def cluster_file_text(site: Site) -> str:
 
 
 def _queue_lines(queue: Queue, indent: str) -> list[str]:
-    minutes = queue.max_runtime
     fields = {
         "partition": queue.partition,
         "gres": queue.gres,
         "count": queue.gpu_count,
-        "max_runtime": None if minutes is None else f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m",
+        "max_runtime": None if queue.max_runtime is None else minutes_text(queue.max_runtime),
         "max_memory": None if queue.max_memory_mb is None else memory_text(queue.max_memory_mb),
     }
     return [f"{indent}{key}: {value}" for key, value in fields.items() if value is not None]

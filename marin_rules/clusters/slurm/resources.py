@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from marin_rules.machines import MachineRequest, memory_text
+from marin_rules.machines import MachineRequest
+from marin_rules.units import memory_text, minutes_text
 
 if TYPE_CHECKING:
     from marin_rules.clusters.slurm.site import Queue
@@ -59,6 +60,6 @@ def describe(resources: Mapping[str, Any]) -> str:
         str(resources.get("gres") or ""),
         f"{cpus} {'CPU' if cpus == 1 else 'CPUs'}" if cpus else "",
         memory_text(resources["mem_mb"]) if resources.get("mem_mb") else "",
-        f"{minutes // 60}h" if minutes and minutes % 60 == 0 else f"{minutes}m" if minutes else "",
+        minutes_text(minutes) if minutes else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -6,7 +6,6 @@ that the cluster cannot serve is refused with what it has, before anything is su
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 
 from marin_rules.clusters.slurm.resources import describe, job_resources
 from marin_rules.errors import SettingsError
-from marin_rules.machines import ANY_GPU, MachineRequest, memory_text
-from marin_rules.resources import canonical_gpu_variant, parse_memory
+from marin_rules.machines import ANY_GPU, MachineRequest
+from marin_rules.resources import canonical_gpu_variant
 from marin_rules.settings.cluster_file import find_cluster_file, mapping, read_block, text
+from marin_rules.units import MEGABYTE, memory_text, parse_memory, parse_minutes
 
 _QUEUE_KEYS = (
     "partition",
@@ -31,9 +31,6 @@ _QUEUE_KEYS = (
 )
 _SITE_KEYS = (*_QUEUE_KEYS, "gpus", "environments", "trust")
 _GPU_KEYS = (*_QUEUE_KEYS, "gres", "count")
-
-_MINUTES_IN_UNIT = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
-_DURATION = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?) ?(?P<unit>[mhdw])")
 
 
 @dataclass(frozen=True)
@@ -215,16 +212,15 @@ def _names(path: Path, where: str, value: object) -> tuple[str, ...]:
 
 
 def _minutes(path: Path, where: str, value: object) -> int:
-    matched = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    minutes = round(float(matched["amount"]) * _MINUTES_IN_UNIT[matched["unit"]]) if matched else 0
-    if minutes < 1:
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write a time such as '90m', '4h' or '2d'")
-    return minutes
+    try:
+        return parse_minutes(value)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise SettingsError(f"cluster file {path}: {where} is {error}") from error
 
 
 def _memory(path: Path, where: str, value: object) -> int:
     try:
-        return parse_memory(value) >> 20  # type: ignore[arg-type]
+        return parse_memory(value) // MEGABYTE  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise SettingsError(f"cluster file {path}: {where}: {error}") from error
 

@@ -11,13 +11,13 @@ never decided by them, since the clocks of two machines differ.
 import json
 import math
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.storage.leases.owner import Owner
+from marin_rules.units import clock_time, rough_duration
 
 _LAST_MOMENT = 253402300799.0
 """The end of the year 9999: a later time cannot be shown, so that it is no time."""
@@ -128,8 +128,8 @@ def describe(record: LeaseRecord, now: float) -> str:
         parts[0] += f" (pid {owner.pid} on {owner.host}, user {owner.user})"
     parts[0] = _printable(parts[0])
     if record.since is not None:
-        parts.append(f"running since {_clock_time(record.since, now)}")
-    parts.append(f"last heartbeat {_duration(now - record.timestamp)} ago")
+        parts.append(f"running since {clock_time(record.since, now)}")
+    parts.append(f"last heartbeat {rough_duration(now - record.timestamp)} ago")
     return ", ".join(parts)
 
 
@@ -155,17 +155,3 @@ def _moment(fields: Mapping[str, object], name: str) -> float:
     if not math.isfinite(value) or not 0 <= value <= _LAST_MOMENT:
         raise ValueError(f"{name} is not a time: {value!r}")
     return float(value)
-
-
-def _clock_time(moment: float, now: float) -> str:
-    local = time.localtime(moment)
-    is_today = local[:3] == time.localtime(now)[:3]
-    return time.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S", local)
-
-
-def _duration(seconds: float) -> str:
-    # Negative when the holder's clock is ahead of ours.
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"

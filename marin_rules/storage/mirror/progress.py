@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from marin_rules.storage.budget import human_size
+from marin_rules.units import size_text
 
 _QUIET_SECONDS = 2.0
 _TERMINAL_SECONDS = 0.5
@@ -40,8 +40,8 @@ class Progress:
         """The state as a person reads it."""
         seconds = max(time.monotonic() - self._began, 0.001)
         share = f"{100 * self._moved // self._total}%" if self._total else "100%"
-        speed = human_size(int(self._moved / seconds))
-        moved, total = human_size(self._moved), human_size(self._total)
+        speed = size_text(int(self._moved / seconds))
+        moved, total = size_text(self._moved), size_text(self._total)
         return f"copying {self._what}: {moved} of {total} ({share}), {speed}/s, {self._way}"
 
     def __enter__(self) -> Self:
