@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         this_output_path,
         versioned,
     )
+    from marin_rules.process import ThisProcess, this_process
     from marin_rules.remote import RemoteCallable
     from marin_rules.resources import CpuConfig, GpuConfig, ResourceConfig, TpuConfig
     from marin_rules.steps import ExecutorStep, get_executor_step, output_path_of
@@ -60,6 +61,7 @@ __all__ = [
     "ResourceConfig",
     "SettingsError",
     "SnakemakeRule",
+    "ThisProcess",
     "TpuConfig",
     "VersionedValue",
     "collect_dependencies_and_version",
@@ -79,6 +81,7 @@ __all__ = [
     "remote",
     "resolve_local_placeholders",
     "this_output_path",
+    "this_process",
     "unwrap_versioned_value",
     "upstream_steps",
     "versioned",
@@ -110,6 +113,7 @@ _EXPORTS = {
         "this_output_path",
         "versioned",
     ],
+    "process": ["ThisProcess", "this_process"],
     "remote": ["RemoteCallable"],
     "resources": ["CpuConfig", "GpuConfig", "ResourceConfig", "TpuConfig"],
     "steps": ["ExecutorStep", "get_executor_step", "output_path_of"],

@@ -7,8 +7,8 @@
 step runs with what the machine has. Plain steps (`summarize`) always run beside Snakemake.
 
 `fit` writes a checkpoint after every round, into its own output path. When its job is preempted, or reaches its time
-limit, the next one finds the checkpoint there and goes on. `measure` runs once on each of two machines: Slurm tells
-each process its rank, and so it does to jax.distributed.
+limit, the next one finds the checkpoint there and goes on. `measure` runs once on each of two machines, and
+`this_process()` tells each which share of the work is its own; on one machine it runs once and does all of it.
 """
 
 import json
@@ -24,6 +24,7 @@ from marin_rules import (
     executor_main,
     remote,
     this_output_path,
+    this_process,
     versioned,
 )
 
@@ -99,7 +100,7 @@ def fit(config: FitConfig) -> dict[str, float]:
 @remote(resources=ResourceConfig.with_cpu(cpu=1, ram="500m", replicas=2))
 def measure(config: MeasureConfig) -> None:
     """Squared distances of this machine's share of the points."""
-    rank, machines = int(os.environ.get("SLURM_PROCID", 0)), int(os.environ.get("SLURM_NTASKS", 1))
+    rank, machines = this_process().rank, this_process().count
     with open(str(config.points_file)) as points_file, open(str(config.line_file)) as line_file:
         points, line = json.load(points_file), json.load(line_file)
     share = points[rank::machines]

@@ -13,8 +13,8 @@ from typing import NoReturn
 from marin_rules.engine import interrupts
 from marin_rules.engine.job_resources import STEP_SLOT
 from marin_rules.engine.workflow import DIGEST_VARIABLE, PLAN_VARIABLE
+from marin_rules.parentage import end_with_parent
 from marin_rules.settings.locations import config_file, profiles, snakefile
-from marin_rules.worker.step_process import end_with_parent
 
 _INTERRUPTED = 130
 

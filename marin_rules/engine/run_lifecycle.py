@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 
-from marin_rules.clusters.slurm.allocation import DRIVER_JOB_VARIABLE
+from marin_rules.clusters.allocation import DRIVER_JOB_VARIABLE, driver_job
 from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.engine.plan_in_process import Session
 from marin_rules.plans.stores import check_leases
@@ -52,8 +52,7 @@ class RunControl:
         self._plan.write(run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
         os.environ.update(exported(self._plan.environments) or passed_on())
-        if "SLURM_JOB_ID" in os.environ:
-            os.environ[DRIVER_JOB_VARIABLE] = os.environ["SLURM_JOB_ID"]
+        os.environ[DRIVER_JOB_VARIABLE] = driver_job()
         self._presence.begin()
         self._session.live = True
         if warm:

@@ -16,8 +16,8 @@ from marin_rules.worker.step_process import StepProcess, send_signal
 
 STOP_GRACE_SECONDS = 4.0
 JOB_STOP_GRACE_SECONDS = 20.0
-"""How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a Slurm
-job, where it may have a large checkpoint to write. Slurm itself gives a job 30 s, unless a site says otherwise."""
+"""How long a step may take to end after SIGTERM, before it is killed: here, where a person waits for it, and in a job
+of a cluster, where it may have a large checkpoint to write. Clusters give a job about 30 s, or what the site says."""
 
 _TELL_SECONDS = 10.0
 """How long a process may take to end before people are told what it waits for."""

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Self
 from urllib.parse import quote
 
+from marin_rules.clusters.allocation import current_allocation
 from marin_rules.clusters.this_machine import GPU_VARIABLE, gpus
 from marin_rules.errors import MarinRulesError
 
@@ -85,9 +86,10 @@ class GpuSlots:
         return f"needs {needed} of {', '.join(there)}, but {', '.join(busy)}"
 
     def _file_name(self, gpu: str) -> str:
-        """Inside a Slurm job GPUs are numbered anew: its first one need not be that of another job."""
-        job = os.environ.get("SLURM_JOB_ID", "")
-        return "-".join([*([f"job{quote(job, safe='')}"] if job else []), str(self._depth), quote(gpu, safe="")])
+        """Inside a job of a cluster GPUs are numbered anew: its first one need not be that of another job."""
+        job = current_allocation()
+        own = [] if job is None else [f"job{quote(job.job_id, safe='')}"]
+        return "-".join([*own, str(self._depth), quote(gpu, safe="")])
 
     def release(self) -> None:
         """Give the GPUs back. The step must have ended."""

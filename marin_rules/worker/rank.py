@@ -1,4 +1,4 @@
-"""`python -m marin_rules.worker.rank`: one rank of a step on several machines, started by srun (see `ranks`).
+"""`python -m marin_rules.worker.rank`: one rank of a step on several machines (see `ranks`).
 
 It has no lease: the worker that started all ranks holds it, and the job ends with that worker.
 """
@@ -6,12 +6,13 @@ It has no lease: the worker that started all ranks holds it, and the job ends wi
 from __future__ import annotations
 
 import argparse
-import os
 
 from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.process import this_process
+from marin_rules.worker.library_variables import set_library_variables
 from marin_rules.worker.noted_signals import note_stop_signals
-from marin_rules.worker.ranks import write_report
-from marin_rules.worker.step_call import call_step
+from marin_rules.worker.ranks import coordinator_problem, write_report
+from marin_rules.worker.step_call import Outcome, call_step
 from marin_rules.worker.step_data import open_data_access
 from marin_rules.worker.step_end import end, prepare_end
 
@@ -25,11 +26,14 @@ def main() -> int:
     options = parser.parse_args()
     plan = FrozenPlan.read(options.plan, options.digest)
     step = plan.by_key[options.step]
+    process = this_process()
+    set_library_variables()
     note_stop_signals()
     open_data_access(plan, step)
     prepare_end()
-    outcome = call_step(plan, step)
-    write_report(options.report, int(os.environ["SLURM_PROCID"]), outcome)
+    problem = coordinator_problem(process)
+    outcome = call_step(plan, step) if problem is None else Outcome(error=problem)
+    write_report(options.report, process.rank, outcome)
     return 0 if outcome.error is None else 1
 
 

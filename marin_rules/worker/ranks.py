@@ -1,21 +1,20 @@
 """A step on several machines: one process on each, all of one mind about who they are.
 
-Inside a Slurm job with several nodes, srun starts the same process on every one of them (see `rank`).
-Each finds the variables by which jax.distributed, Levanter and others know their rank and their peers. All succeed, or
-the step has failed: when one ends badly, srun ends the others.
+In a job with several machines its cluster starts the same process on every one of them (see `clusters.ranks` and
+`rank`). Each knows from `this_process()` which one it is and where to meet the others; so do jax.distributed, torch and
+others (see `library_variables`). All succeed, or the step has failed: when one ends badly, the others are ended.
 
 What the ranks print goes to the step's log with their numbers, and for each rank to `.executor_log.rank-N` beside it.
-On one machine a step has one process, however many replicas it asks for.
+On one machine a step has one process, however many replicas it asks for, unless `MARIN_LOCAL_RANKS` is set: then it
+has as many processes as replicas.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import signal
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, replace
@@ -23,8 +22,11 @@ from functools import partial
 from types import TracebackType
 from typing import IO, Self
 
-from marin_rules.clusters.slurm.allocation import Allocation
+from marin_rules.clusters.allocation import current_allocation
+from marin_rules.clusters.local_ranks import LocalRanks
+from marin_rules.clusters.ranks import Ranks, coordinator_address, is_free, split_address
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep, Run
+from marin_rules.process import ThisProcess
 from marin_rules.state.status import LOG_FILE
 from marin_rules.storage.files import make_directory, write_atomic
 from marin_rules.storage.objects.growing import GrowingObject
@@ -35,50 +37,56 @@ from marin_rules.urls import is_url
 from marin_rules.worker.noted_signals import noted_stop_signal
 from marin_rules.worker.step_call import Outcome
 
-_LABEL = re.compile(rb" *([0-9]+): ?")
-"""What `srun --label` puts before a line."""
+LOCAL_RANKS_VARIABLE = "MARIN_LOCAL_RANKS"
+"""Set to 1, all replicas of a step run as processes of one machine: to try out what is meant for several."""
 
 
-def runs_in_ranks(step: FrozenStep) -> bool:
-    """Whether this process has the machines for all replicas of the step."""
-    allocation = Allocation.current()
-    return (
-        step.machines is not None
-        and step.machines.replicas > 1
-        and allocation is not None
-        and allocation.node_count > 1  # As many as it asks for, or as a profile says.
-    )
+def ranks_of(step: FrozenStep) -> Ranks | None:
+    """The ranks that the step runs in; None for a step of one process."""
+    if step.machines is None or step.machines.replicas == 1:
+        return None
+    allocation = current_allocation()
+    if allocation is not None and allocation.node_count > 1:  # As many as it asks for, or as a profile says.
+        return allocation.ranks()
+    if os.environ.get(LOCAL_RANKS_VARIABLE, "0") != "0":
+        return LocalRanks(step.machines.replicas)
+    return None
 
 
-def run_ranks(plan: FrozenPlan, step: FrozenStep) -> Outcome:
-    """Run the step on all machines of this job, and wait for all of them."""
-    allocation = Allocation.current()
-    assert allocation is not None
+def run_ranks(ranks: Ranks, plan: FrozenPlan, step: FrozenStep) -> Outcome:
+    """Run the step in all its ranks, and wait for all of them."""
     reports = os.path.join("ranks", f"{step.digest}-{secrets.token_hex(4)}")
-    command = _command(plan, step, allocation, os.path.join(plan.run.directory, reports))
-    # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
-    # handler and not SIG_IGN, which srun would inherit.)
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as srun:
-        assert srun.stdout is not None
-        with RankLogs(step.output_path) as logs:
-            for line in srun.stdout:
-                logs.take(line)
-        code = srun.wait()
-    return _together(
-        [_report(plan.run, os.path.join(reports, str(rank))) for rank in range(allocation.node_count)], code
-    )
-
-
-def _command(plan: FrozenPlan, step: FrozenStep, allocation: Allocation, reports: str) -> list[str]:
-    count = str(allocation.node_count)
-    cpus = [] if allocation.cpus_per_task is None else [f"--cpus-per-task={allocation.cpus_per_task}"]
-    srun = ["srun", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1", *cpus]
-    srun += ["--kill-on-bad-exit=1", "--label", "--export=ALL"]
-    module = [sys.executable, "-P", "-m", "marin_rules.worker.rank"]
     # A path below a relative prefix is relative to the working directory, which the ranks have from us.
     what = ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
-    return [*srun, *module, *what, "--report", reports]
+    folder = os.path.join(plan.run.directory, reports)
+    command = [sys.executable, "-P", "-m", "marin_rules.worker.rank", *what, "--report", folder]
+    address = coordinator_address(ranks.coordinator_host(), _purpose(step))
+    facts = ThisProcess(count=ranks.count, coordinator_address=address).to_variables()
+    # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
+    # handler and not SIG_IGN, which they would inherit.)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    with RankLogs(step.output_path) as logs:
+        problem = ranks.run(command, facts, logs.take)
+    return _together([_report(plan.run, os.path.join(reports, str(rank))) for rank in range(ranks.count)], problem)
+
+
+def _purpose(step: FrozenStep) -> str:
+    """Tells this attempt at the step from all others that may run at the same time."""
+    job = current_allocation()
+    return step.key if job is None else f"{step.key} in job {job.job_id}, restart {job.restarts}"
+
+
+def coordinator_problem(process: ThisProcess) -> str | None:
+    """Why the ranks cannot meet where they should, as rank 0 sees it; None if they can."""
+    if process.rank != 0 or process.coordinator_address is None:
+        return None
+    host, port = split_address(process.coordinator_address)
+    if is_free(port):
+        return None
+    return (
+        f"port {port} of {host}, at which the ranks are to meet, was taken by another program after it was chosen. Run"
+        " the step again."
+    )
 
 
 def write_report(folder: str, rank: int, outcome: Outcome) -> None:
@@ -96,7 +104,7 @@ def _report(run: Run, name: str) -> Outcome | None:
     return outcome if outcome is None or is_ours else replace(outcome, exception=None)
 
 
-def _together(reports: list[Outcome | None], code: int) -> Outcome:
+def _together(reports: list[Outcome | None], problem: str | None) -> Outcome:
     """What came of the step: the result of the first rank, or the first error."""
     failed = [(rank, report) for rank, report in enumerate(reports) if report is not None and report.error]
     told = [report for report in reports if report is not None]
@@ -106,9 +114,9 @@ def _together(reports: list[Outcome | None], code: int) -> Outcome:
         error = f"rank {rank} of {len(reports)}: {report.error}"
         return Outcome(error=error, exception=report.exception, stopped_by=stopped_by)
     missing = [str(rank) for rank, report in enumerate(reports) if report is None]
-    if code != 0 or missing:
+    if problem is not None or missing:
         which = f"rank {', '.join(missing)} of {len(reports)} ended without a word" if missing else "its ranks failed"
-        return Outcome(error=f"{which} (srun: exit code {code})", stopped_by=stopped_by)
+        return Outcome(error=which if problem is None else f"{which} ({problem})", stopped_by=stopped_by)
     return replace(told[0], stopped_by=stopped_by, complete=all(report.complete for report in told))
 
 
@@ -126,11 +134,9 @@ class RankLogs:
     def __enter__(self) -> Self:
         return self
 
-    def take(self, line: bytes) -> None:
-        """One line of srun's output: of a rank, or of srun itself."""
-        label = _LABEL.match(line)
-        if label is not None:
-            rank, line = int(label[1]), line[label.end() :]
+    def take(self, rank: int | None, line: bytes) -> None:
+        """One line of output: of a rank, or of what starts them (None)."""
+        if rank is not None:
             self._keep(rank, line)
             line = b"[rank %d] %s" % (rank, line)
         sys.stdout.buffer.write(line)

@@ -9,7 +9,6 @@ be ended together. What came of the step's function comes back through a pipe, b
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
 import pwd
@@ -22,10 +21,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from marin_rules.parentage import adopt_orphans, end_with_parent
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.process import ThisProcess
 from marin_rules.state.failures import pickled
+from marin_rules.worker.library_variables import forget_library_variables, leave_outer_step
 from marin_rules.worker.noted_signals import note_stop_signals, noted_stop_signal
-from marin_rules.worker.ranks import run_ranks, runs_in_ranks
+from marin_rules.worker.ranks import ranks_of, run_ranks
 from marin_rules.worker.standard_streams import open_standard_streams
 from marin_rules.worker.step_call import Outcome, call_step, one_line
 from marin_rules.worker.step_data import open_data_access
@@ -33,9 +35,6 @@ from marin_rules.worker.step_end import end, end_seconds, lingering, prepare_end
 from marin_rules.worker.variables import enter_step_environment
 
 _LENGTH = struct.Struct("<Q")
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class StepProcess:
     """A step's process. Made first, for any step of the plan; told which one and to go once the lease is held."""
 
     def __init__(self, plan: FrozenPlan) -> None:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # What the step leaves running becomes our child, and is ended.
+        adopt_orphans()  # What the step leaves running becomes our child, and is ended.
         self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was told already.
         open_standard_streams()
         go_read, self._go = os.pipe()
@@ -179,11 +178,11 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
     pipe_of_result, result_of_worker = _identity(result), result
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(parent)
         with os.fdopen(go, "rb") as pipe:
-            order = pipe.read() if os.getppid() == parent else b""
+            order = pipe.read()
         if not order:
-            os._exit(0)  # The worker is gone, or found that there is nothing to do.
+            os._exit(0)  # The worker found that there is nothing to do.
         key, script, variables = pickle.loads(order)
         step = plan.by_key[key]
         signal.set_wakeup_fd(-1)
@@ -194,14 +193,19 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         os.dup2(stderr, 2)
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
+        leave_outer_step()
         os.environ.update(variables)
+        ranks = ranks_of(step) if script is None else None
+        if ranks is not None:
+            forget_library_variables()
         enter_step_environment(step.environment)
+        os.environ.update(ThisProcess().to_variables())
         open_data_access(plan, step)
         prepare_end()
         if script is not None:
             outcome = _run_script(script)
-        elif runs_in_ranks(step):
-            outcome = run_ranks(plan, step)
+        elif ranks is not None:
+            outcome = run_ranks(ranks, plan, step)
         else:
             outcome = call_step(plan, step)
     except BaseException as error:
@@ -299,21 +303,3 @@ def describe_process(pid: int) -> str:
     with contextlib.suppress(OSError, KeyError):
         user = pwd.getpwuid(os.stat(f"/proc/{pid}").st_uid).pw_name
     return f"process {pid} ({command}) of {user}"
-
-
-def adopt_orphans() -> None:
-    """What a process below this one leaves behind becomes a child of this one."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def end_with_parent(parent: int) -> None:
-    """Be killed when the process `parent` ends, whatever ends it; at once if it has ended already."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    """Best effort: elsewhere than on Linux a step's stray processes are not found."""
-    with contextlib.suppress(OSError, AttributeError):
-        _LIBC.prctl(option, value, 0, 0, 0)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-from marin_rules.clusters.slurm.allocation import DRIVER_JOB_VARIABLE, Allocation
+from marin_rules.clusters.allocation import own_allocation
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.conda import active_prefix, describe_environment, search_path
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep, check_python
@@ -108,7 +108,7 @@ class Worker:
         self._conda_prefix: str | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
         self.take_up = TakeUp(
-            plan, step, self.lease, self.gpus, in_job=_job() is not None, say=self._say, sleep=self._sleep
+            plan, step, self.lease, self.gpus, in_job=own_allocation() is not None, say=self._say, sleep=self._sleep
         )
 
     def run(self) -> int:
@@ -222,9 +222,9 @@ class Worker:
             "attempt": attempt,
             "started": timestamp(self.started),
         }
-        job = _job()
+        job = own_allocation()
         if job is not None:
-            info["run"]["slurm"] = job.to_fields()
+            info["run"][job.cluster] = job.to_fields()
         if self._conda_prefix is not None:
             environment = self.plan.conda[self.step.index]
             info["run"]["environment"] = describe_environment(environment, self._conda_prefix)
@@ -253,7 +253,7 @@ class Worker:
             process.go(self.step, self._script, self._variables())
             heartbeat.start()
             publisher.start()
-            grace_seconds = STOP_GRACE_SECONDS if _job() is None else JOB_STOP_GRACE_SECONDS
+            grace_seconds = STOP_GRACE_SECONDS if own_allocation() is None else JOB_STOP_GRACE_SECONDS
             ending = Ending(process, lambda text: self._say(text, log), grace_seconds)
             is_halted = False
             while not process.ended():
@@ -437,15 +437,8 @@ def _emptied(step: FrozenStep) -> str:
 
 
 def _gpus_to_share(step: FrozenStep) -> int:
-    """How many GPUs of this machine the step asks for. In a job of its own Slurm has given them already."""
-    return 0 if step.machines is None or _job() is not None else step.machines.gpus
-
-
-def _job() -> Allocation | None:
-    """The Slurm job of this step alone; None on the machine of the driver, also if that is in a job itself."""
-    allocation = Allocation.current()
-    is_drivers = allocation is not None and allocation.job_id == os.environ.get(DRIVER_JOB_VARIABLE)
-    return None if is_drivers else allocation
+    """How many GPUs of this machine the step asks for. A job of its own has been given them already."""
+    return 0 if step.machines is None or own_allocation() is not None else step.machines.gpus
 
 
 _PARSER = argparse.ArgumentParser(prog="marin_rules.worker", description="Run one step of a frozen plan.")

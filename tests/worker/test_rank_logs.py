@@ -16,8 +16,8 @@ def test_logs_of_ranks_on_an_object_store(
     for attempt in (1, 2):
         with RankLogs("s3://bucket/step") as logs:
             for rank in (0, 1):
-                logs.take(b"%d: attempt %d of rank %d\n" % (rank, attempt, rank))
-            logs.take(b"srun: a word of its own\n")
+                logs.take(rank, b"attempt %d of rank %d\n" % (attempt, rank))
+            logs.take(None, b"srun: a word of its own\n")
     for rank in (0, 1):
         kept = s3_here.get("bucket", f"step/.executor_log.rank-{rank}")
         assert kept == b"attempt 1 of rank %d\nattempt 2 of rank %d\n" % (rank, rank)

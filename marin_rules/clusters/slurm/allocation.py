@@ -2,51 +2,70 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-DRIVER_JOB_VARIABLE = "MARIN_RULES_DRIVER_JOB"
-"""The job that the driver itself is part of, if it is: steps beside it have no job of their own."""
+from marin_rules.clusters.slurm.ranks import SlurmRanks
+
+JOB_VARIABLE = "SLURM_JOB_ID"
+"""Names the job to all of its processes. The elements of an array and the parts of a heterogeneous job differ in it."""
 
 
 @dataclass(frozen=True)
-class Allocation:
-    """The job that this process is part of."""
+class SlurmAllocation:
+    """A job of Slurm. Of a heterogeneous one its first component, on which the batch script runs."""
 
     job_id: str
     nodes: str
-    """The machines of the job, in Slurm's short form: `gpu[1-4]`."""
+    """In Slurm's short form: `gpu[1-4]`."""
 
     node_count: int
     partition: str
     restarts: int
-    """How often Slurm itself has started the job again."""
-
     gpus: str = ""
     """What the first machine lets the job see."""
 
-    cpus_per_task: int | None = None
+    cpus: int | None = None
+    deadline: float | None = None
+    cluster: Literal["slurm"] = field(default="slurm", init=False)
 
-    @classmethod
-    def current(cls, environment: Mapping[str, str] | None = None) -> Self | None:
-        """The job that we are in, None outside of Slurm."""
-        variables = os.environ if environment is None else environment
-        job_id = variables.get("SLURM_JOB_ID")
-        if job_id is None:
-            return None
-        cpus = variables.get("SLURM_CPUS_PER_TASK", "")
-        return cls(
-            job_id=job_id,
-            nodes=variables.get("SLURM_JOB_NODELIST", ""),
-            node_count=int(variables.get("SLURM_JOB_NUM_NODES", 1)),
-            partition=variables.get("SLURM_JOB_PARTITION", ""),
-            restarts=int(variables.get("SLURM_RESTART_COUNT", 0)),
-            gpus=variables.get("CUDA_VISIBLE_DEVICES", ""),
-            cpus_per_task=int(cpus) if cpus.isdecimal() else None,
-        )
+    def ranks(self) -> SlurmRanks:
+        return SlurmRanks(self.nodes, self.node_count, self.cpus)
 
     def to_fields(self) -> dict[str, Any]:
-        """The job as it stands in info files."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", None)}
+        fields = {
+            "job_id": self.job_id,
+            "nodes": self.nodes,
+            "node_count": self.node_count,
+            "partition": self.partition,
+            "restarts": self.restarts,
+            "gpus": self.gpus,
+            "cpus_per_task": self.cpus,
+        }
+        return {name: value for name, value in fields.items() if value not in ("", None)}
+
+
+def allocation_from(variables: Mapping[str, str]) -> SlurmAllocation | None:
+    """The job that these variables are from, None outside of Slurm."""
+    job_id = variables.get(JOB_VARIABLE)
+    if not job_id:
+        return None
+
+    def of_first_component(name: str) -> str:
+        return variables.get(name) or variables.get(f"{name}_HET_GROUP_0", "")
+
+    return SlurmAllocation(
+        job_id=job_id,
+        nodes=of_first_component("SLURM_JOB_NODELIST"),
+        node_count=_number(of_first_component("SLURM_JOB_NUM_NODES")) or 1,
+        partition=of_first_component("SLURM_JOB_PARTITION"),
+        restarts=_number(variables.get("SLURM_RESTART_COUNT")) or 0,
+        gpus=variables.get("CUDA_VISIBLE_DEVICES", ""),
+        cpus=_number(of_first_component("SLURM_CPUS_PER_TASK")),
+        deadline=_number(variables.get("SLURM_JOB_END_TIME")),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -21,11 +21,11 @@ from typing import NoReturn
 import fsspec.registry  # noqa: F401 - here once, instead of in each step's process
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.parentage import adopt_orphans
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.worker import worker
 from marin_rules.worker.step_process import (
     StepProcess,
-    adopt_orphans,
     children,
     descendants,
     describe_process,

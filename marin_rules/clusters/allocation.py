@@ -1,0 +1,80 @@
+"""Which job of a cluster this process is part of, and whether that job is the step's own.
+
+Each cluster has a module `allocation` in its folder, which reads what the cluster tells a job of itself. A caller asks
+`current_allocation()` and need not know which clusters there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, Protocol
+
+from marin_rules.clusters.ranks import Ranks
+
+DRIVER_JOB_VARIABLE = "MARIN_RULES_DRIVER_JOB"
+"""The job that the driver itself is part of, as `VARIABLE=ID` for each kind of cluster, with no id for those it is not
+a job of: a step that sees the same runs beside the driver, and has no job of its own."""
+
+_MODULES = ("marin_rules.clusters.slurm.allocation",)
+
+
+class Allocation(Protocol):
+    """A job, as its cluster describes it to the processes in it."""
+
+    @property
+    def cluster(self) -> str:
+        """The kind of cluster; info files keep the facts under this name."""
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def nodes(self) -> str:
+        """The machines of the job, as the cluster writes them."""
+
+    @property
+    def node_count(self) -> int: ...
+
+    @property
+    def restarts(self) -> int:
+        """How often the cluster itself has started the job again."""
+
+    @property
+    def cpus(self) -> int | None:
+        """How many cores a process of the job has on its machine; None if the cluster does not say."""
+
+    @property
+    def deadline(self) -> float | None:
+        """When the cluster will end the job (seconds since 1970); None if it does not say."""
+
+    def ranks(self) -> Ranks:
+        """The way to start one process on each machine of the job."""
+
+    def to_fields(self) -> dict[str, Any]:
+        """The job as it stands in info files."""
+
+
+def current_allocation(variables: Mapping[str, str] | None = None) -> Allocation | None:
+    """The job that this process is part of; None outside of all clusters."""
+    given = os.environ if variables is None else variables
+    found = (module.allocation_from(given) for module in _modules())
+    return next((allocation for allocation in found if allocation is not None), None)
+
+
+def own_allocation(variables: Mapping[str, str] | None = None) -> Allocation | None:
+    """The job of this step alone; None on the machine of the driver, also if that is in a job itself."""
+    given = os.environ if variables is None else variables
+    is_drivers = given.get(DRIVER_JOB_VARIABLE) == driver_job(given)
+    return None if is_drivers else current_allocation(given)
+
+
+def driver_job(variables: Mapping[str, str] | None = None) -> str:
+    """The value of `DRIVER_JOB_VARIABLE` for a driver in this process."""
+    given = os.environ if variables is None else variables
+    return " ".join(f"{module.JOB_VARIABLE}={given.get(module.JOB_VARIABLE, '')}" for module in _modules())
+
+
+def _modules() -> Iterator[Any]:
+    return map(import_module, _MODULES)

@@ -1,0 +1,86 @@
+"""Ranks on the machines of a Slurm job: one srun starts them all, and ends all when one fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from marin_rules.clusters.slurm.commands import run_command
+from marin_rules.errors import MarinRulesError
+from marin_rules.process import variable_of
+
+_LABEL = re.compile(rb" *([0-9]+): ?")
+"""What `srun --label` puts before a line."""
+
+_AS_RANK = (
+    f"export {variable_of('rank')}=$SLURM_PROCID"
+    f' {variable_of("local_rank")}=$SLURM_LOCALID {variable_of("local_count")}=1; exec "$@"'
+)
+"""What each task does first: say in our own words which one it is."""
+
+_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
+
+
+@dataclass(frozen=True)
+class SlurmRanks:
+    """One rank on each machine of the job that this process is in."""
+
+    nodes: str
+    count: int
+    cpus: int | None
+    """Cores of each rank; None for as many as Slurm gives a task."""
+
+    def coordinator_host(self) -> str:
+        """The first machine, where srun puts rank 0: its name or, if nobody knows that, where Slurm itself finds it."""
+        node = first_node(self.nodes)
+        try:
+            socket.getaddrinfo(node, None)
+        except OSError:
+            return _node_address(node)
+        return node
+
+    def run(
+        self, command: Sequence[str], variables: Mapping[str, str], take: Callable[[int | None, bytes], None]
+    ) -> str | None:
+        with subprocess.Popen(
+            [*self.srun(), "sh", "-c", _AS_RANK, "rank", *command],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as srun:
+            assert srun.stdout is not None
+            for line in srun.stdout:
+                label = _LABEL.match(line)
+                if label is None:
+                    take(None, line)
+                else:
+                    take(int(label[1]), line[label.end() :])
+            code = srun.wait()
+        return None if code == 0 else f"srun: exit code {code}"
+
+    def srun(self) -> list[str]:
+        """The command that starts ranks of a program; said in full, for a job may come with other defaults."""
+        words = ["srun", f"--nodes={self.count}", f"--ntasks={self.count}", "--ntasks-per-node=1"]
+        if self.cpus is not None:
+            words.append(f"--cpus-per-task={self.cpus}")
+        return [*words, "--kill-on-bad-exit=1", "--label", "--export=ALL"]
+
+
+def first_node(nodes: str) -> str:
+    """The first machine of a list in Slurm's short form: `gpu007` of `gpu[007-009,12],cpu1`."""
+    first = re.match(r"(?:[^\[,]|\[[^\]]*\])*", nodes)
+    return "" if first is None else re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first[0])
+
+
+def _node_address(node: str) -> str:
+    """Where Slurm itself reaches a machine; its name if Slurm does not tell."""
+    try:
+        found = _ADDRESS.search(run_command("scontrol", "--oneliner", "show", "node", node))
+    except MarinRulesError:
+        return node
+    return node if found is None else found[1]
