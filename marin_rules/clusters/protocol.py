@@ -184,6 +184,10 @@ class JobQueue(Protocol):
     def cluster(self) -> str:
         """The name of the cluster, as it stands before a job's id in messages: `slurm job 7`."""
 
+    @property
+    def title(self) -> str:
+        """What people call the cluster: `Slurm`."""
+
     def submit(self, request: JobRequest) -> str:
         """Hand over a job; returns its id. Raises `RefusedError`, `BusyError`, or `ClusterError` for all else."""
 

@@ -26,6 +26,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
+from marin_rules.clusters.patience import Refusals
 from marin_rules.clusters.slurm.native_options import native_options
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.clusters.slurm.site import Queue
@@ -35,7 +36,6 @@ from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_job import job_resources
 from marin_rules.engine.slurm_notices import Notices
-from marin_rules.engine.slurm_tracking import Refusals
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.storage.files import read_part

@@ -30,10 +30,10 @@ from typing import Any
 from snakemake_executor_plugin_slurm import Executor as StockExecutor
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from marin_rules.clusters.patience import Refusals, pause_seconds
 from marin_rules.clusters.protocol import JOB, JobRequest
 from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, SlurmRefusedError
 from marin_rules.clusters.slurm.queue import SlurmJob, Tag, cancel, forgotten_jobs, live_job_of, our_jobs
-from marin_rules.clusters.slurm.refusals import pause_seconds
 from marin_rules.clusters.slurm.site import Queue
 from marin_rules.clusters.slurm.states import Meaning, meaning_of
 from marin_rules.clusters.slurm.submission import submit
@@ -42,7 +42,7 @@ from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_job import job_resources
 from marin_rules.engine.slurm_notices import Notices, how_it_ended
-from marin_rules.engine.slurm_tracking import OwnJobs, Refusals, Track, is_ours_to_cancel
+from marin_rules.engine.slurm_tracking import OwnJobs, Track, is_ours_to_cancel
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.state.info import version_clash

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from marin_rules.clusters.patience import Refusals
 from marin_rules.clusters.slurm.queue import SlurmJob
-from marin_rules.clusters.slurm.refusals import pause_seconds
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.storage.leases.lease import Lease
 
@@ -39,23 +39,6 @@ class Track:
     def restart(self) -> None:
         """Forget the job that was: another one is looked for."""
         self.state, self.restarts, self.ended_at, self.foreign_job = "", 0, None, None
-
-
-@dataclass(frozen=True)
-class Refusals:
-    """Submissions that were refused for reasons unknown, one after the other."""
-
-    since: float
-    count: int
-    not_before: float
-    """When to try again. All by the monotonic clock."""
-
-    @classmethod
-    def after(cls, before: Refusals | None, now: float, patience: float) -> Refusals | None:
-        """One refusal more; None when patience is at an end."""
-        since, count = (now, 1) if before is None else (before.since, before.count + 1)
-        not_before = now + pause_seconds(count)
-        return None if not_before - since > patience else cls(since, count, not_before)
 
 
 def is_ours_to_cancel(job_run: str, own_run: str, driver_is_gone: bool | None) -> bool:

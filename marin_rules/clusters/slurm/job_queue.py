@@ -29,6 +29,7 @@ class SlurmQueue:
     """The queue of the cluster whose commands are on this machine. See `protocol.JobQueue`."""
 
     cluster = NAME
+    title = "Slurm"
 
     def submit(self, request: JobRequest) -> str:
         return submit(request)

@@ -69,9 +69,6 @@ _LASTING = (
     "invalid number of",
 )
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
-"""Before a command is tried again. Others wait for the same controller."""
-
 
 def kind_of(message: str) -> Refusal:
     """What an error message says. A limit on the number of jobs passes, though Slurm also calls it a policy."""
@@ -79,8 +76,3 @@ def kind_of(message: str) -> Refusal:
     if any(sign in text for sign in _PASSING):
         return Refusal.PASSING
     return Refusal.LASTING if any(sign in text for sign in _LASTING) else Refusal.UNKNOWN
-
-
-def pause_seconds(tries: int) -> float:
-    """How long to wait after so many tries in vain."""
-    return float(min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries - 1, 30), LONGEST_PAUSE_SECONDS))

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from marin_rules.clusters.patience import pause_seconds
 from marin_rules.clusters.protocol import JOB, JobRequest
 from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, run_command
 from marin_rules.clusters.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
 from marin_rules.clusters.slurm.reasons import advice_about
-from marin_rules.clusters.slurm.refusals import Refusal, kind_of, pause_seconds
+from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.clusters.slurm.states import Meaning, meaning_of
 from marin_rules.clusters.slurm.submission import batch_script, sbatch_words
 from support.slurm.cluster import SlurmCluster

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.engine.slurm_tracking import Refusals, is_ours_to_cancel
+from marin_rules.clusters.patience import Refusals
+from marin_rules.engine.slurm_tracking import is_ours_to_cancel
 from support.lab import Running
 from support.slurm.cluster import SlurmCluster
 

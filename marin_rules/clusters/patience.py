@@ -1,0 +1,34 @@
+"""For how long a cluster that does not take a job is asked again: pure.
+
+A cluster that is busy is asked for as long as it takes, with pauses that grow. One that refuses a job for a reason
+that may pass or not is asked for some time; then a person must see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Before a cluster is asked again. Others wait for the same one."""
+
+
+def pause_seconds(tries: int) -> float:
+    """How long to wait after so many tries in vain."""
+    return float(min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries - 1, 30), LONGEST_PAUSE_SECONDS))
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Submissions that were refused, one after the other. All times are by one clock."""
+
+    since: float
+    count: int
+    not_before: float
+    """When to try again."""
+
+    @classmethod
+    def after(cls, before: Refusals | None, now: float, patience: float) -> Refusals | None:
+        """One refusal more; None when patience is at an end."""
+        since, count = (now, 1) if before is None else (before.since, before.count + 1)
+        not_before = now + pause_seconds(count)
+        return None if not_before - since > patience else cls(since, count, not_before)
