@@ -15,6 +15,7 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.plans.step_names import matching
 from marin_rules.state.written_steps import WrittenStep
 from marin_rules.upkeep.deletion import check_deletable, delete_step
+from support.lab import Lab
 
 EXPERIMENT = """
     import os
@@ -35,21 +36,19 @@ EXPERIMENT = """
 
 
 @pytest.fixture
-def marin_rules(start: Any) -> Callable[..., Any]:
+def marin_rules(lab: Lab) -> Callable[..., Any]:
     """`marin_rules("show", "data")` runs the command to its end."""
-    return lambda *words: start([Path(sys.executable).with_name("marin-rules"), *words]).wait()
+    return lambda *words: lab.start([Path(sys.executable).with_name("marin-rules"), *words]).wait()
 
 
-def test_one_step_is_run_shown_and_deleted(
-    experiment: Any, marin_rules: Any, prefix: Path, tmp_path: Path, folder_of: Any, status_of: Any, start: Any
-) -> None:
-    file = experiment(EXPERIMENT)
-    where = ("--prefix", str(prefix))
+def test_one_step_is_run_shown_and_deleted(lab: Lab, marin_rules: Any, tmp_path: Path) -> None:
+    file = lab.experiment(EXPERIMENT)
+    where = ("--prefix", str(lab.prefix))
 
     ran = marin_rules("run", "stats", *where, "--experiment", str(file))
     assert ran.code == 0, ran.output
-    assert (status_of("raw/data"), status_of("stats"), status_of("other")) == ("SUCCESS", "SUCCESS", None)
-    data, stats = folder_of("raw/data"), folder_of("stats")
+    assert (lab.status_of("raw/data"), lab.status_of("stats"), lab.status_of("other")) == ("SUCCESS", "SUCCESS", None)
+    data, stats = lab.folder_of("raw/data"), lab.folder_of("stats")
 
     again = marin_rules("run", stats.name, *where, "--again", "--", "-j", "1")  # The experiment is known by now.
     assert again.code == 0, again.output
@@ -82,32 +81,30 @@ def test_one_step_is_run_shown_and_deleted(
     assert deleted.code == 0, deleted.output
     assert f"  {stats}  SUCCESS" in deleted.output
     assert os.listdir(data.parent) == []
-    assert status_of("stats") == "SUCCESS"
+    assert lab.status_of("stats") == "SUCCESS"
     gone = marin_rules("delete", "raw/data", *where, "--yes")
     assert gone.code == 1
     assert "does not exist" in gone.output
 
 
-def test_a_step_that_the_experiment_does_not_have_is_not_run(experiment: Any, marin_rules: Any, prefix: Path) -> None:
-    file = experiment(EXPERIMENT)
-    ran = marin_rules("run", "^stat", "--prefix", str(prefix), "--experiment", str(file))
+def test_a_step_that_the_experiment_does_not_have_is_not_run(lab: Lab, marin_rules: Any) -> None:
+    file = lab.experiment(EXPERIMENT)
+    ran = marin_rules("run", "^stat", "--prefix", str(lab.prefix), "--experiment", str(file))
     assert ran.code == 0, ran.output
-    (stats,) = prefix.glob("stats-*")
-    os.rename(stats, prefix / "stats-0123ab")  # As if the step had had another config then.
+    (stats,) = lab.prefix.glob("stats-*")
+    os.rename(stats, lab.prefix / "stats-0123ab")  # As if the step had had another config then.
     for text, said in (
         ("nosuch", f"{file} has no step 'nosuch'. If another experiment has it, name that with --experiment FILE."),
         ("stat-s", "has no step 'stat-s'. Did you mean 'stats'?"),
         ("stats-0123ab", f"As the file is now, the step has another version: {stats.name}."),
-        (str(prefix / "stats-0123ab"), f"As the file is now, the step has another version: {stats.name}."),
+        (str(lab.prefix / "stats-0123ab"), f"As the file is now, the step has another version: {stats.name}."),
     ):
-        refused = marin_rules("run", text, "--prefix", str(prefix), "--experiment", str(file), "--", "-n")
+        refused = marin_rules("run", text, "--prefix", str(lab.prefix), "--experiment", str(file), "--", "-n")
         assert (refused.code, said in " ".join(refused.output.split())) == (1, True), refused.output
 
 
-def test_a_step_that_somebody_works_on_is_not_deleted(
-    experiment: Any, start_snakemake: Any, open_gate: Any, marin_rules: Any, prefix: Path, folder_of: Any
-) -> None:
-    file = experiment(
+def test_a_step_that_somebody_works_on_is_not_deleted(lab: Lab, marin_rules: Any) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
 
@@ -118,14 +115,14 @@ def test_a_step_that_somebody_works_on_is_not_deleted(
             executor_main(steps=[ExecutorStep("slow", wait, [])])
         """
     )
-    run = start_snakemake(experiment=file)
-    run.wait_for(lambda: list(prefix.glob("slow-*/.executor_info")), "the step runs")
-    refused = marin_rules("delete", "slow", "--prefix", str(prefix), "--yes")
+    run = lab.start_snakemake(experiment=file)
+    run.wait_for(lambda: list(lab.prefix.glob("slow-*/.executor_info")), "the step runs")
+    refused = marin_rules("delete", "slow", "--prefix", str(lab.prefix), "--yes")
     assert refused.code == 1
     assert "is in use: held by" in refused.output
-    open_gate()
+    lab.open_gate()
     assert run.wait().code == 0
-    assert (folder_of("slow") / ".executor_status").read_text() == "SUCCESS"
+    assert (lab.folder_of("slow") / ".executor_status").read_text() == "SUCCESS"
 
 
 @pytest.fixture

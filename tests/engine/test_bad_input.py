@@ -19,6 +19,7 @@ from marin_rules.plan import make_plan
 from marin_rules.plans.experiment_file import load_experiment
 from marin_rules.plans.frozen import FrozenPlan, freeze
 from marin_rules.plans.run import new_run
+from support.lab import Lab
 
 HELLO_WORLD = "experiments/tutorials/hello_world.py"
 DATA = "hello_world/data-d50b06"
@@ -68,8 +69,8 @@ def paragraph(result: Any, *parts: str) -> str:
 
 
 @pytest.fixture
-def hello_world(repository: Path) -> Path:
-    return repository / HELLO_WORLD
+def hello_world(lab: Lab) -> Path:
+    return lab.repository / HELLO_WORLD
 
 
 # -- experiment files ----------------------------------------------------------------------------------------
@@ -87,14 +88,12 @@ def hello_world(repository: Path) -> Path:
     ],
     ids=["missing", "raises", "without steps"],
 )
-def test_experiment_files_that_cannot_be_used(
-    source: str | None, parts: Sequence[str], experiment: Any, snakemake: Any, prefix: Path
-) -> None:
-    experiment(source or "", "experiment.py")
-    result = snakemake("-n", experiment="experimnt.py" if source is None else "experiment.py")
+def test_experiment_files_that_cannot_be_used(source: str | None, parts: Sequence[str], lab: Lab) -> None:
+    lab.experiment(source or "", "experiment.py")
+    result = lab.snakemake("-n", experiment="experimnt.py" if source is None else "experiment.py")
     paragraph(result, *parts)
     assert not FRAME_OF_OURS.search(result.output), f"the message drags frames of ours along:\n{result.output}"
-    assert not prefix.exists()
+    assert not lab.prefix.exists()
 
 
 @pytest.mark.parametrize(
@@ -107,8 +106,8 @@ def test_experiment_files_that_cannot_be_used(
     ],
     ids=["syntax", "exits", "imports nothing", "empty list"],
 )
-def test_the_error_of_an_experiment_file_names_it(source: str, parts: Sequence[str], experiment: Any) -> None:
-    path = experiment(source, "odd.py")
+def test_the_error_of_an_experiment_file_names_it(source: str, parts: Sequence[str], lab: Lab) -> None:
+    path = lab.experiment(source, "odd.py")
     with pytest.raises(ExperimentError) as caught:
         load_experiment(str(path))
     for part in (str(path), *parts):
@@ -129,13 +128,13 @@ HELPERS = {
 
 @pytest.mark.parametrize("kind", HELPERS)
 def test_an_error_in_an_imported_module_names_its_file_and_line(
-    kind: str, experiment: Any, monkeypatch: pytest.MonkeyPatch
+    kind: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, line, error = HELPERS[kind]
     name = f"helper_that_{kind}"
-    helper = experiment(source, f"{name}.py")
+    helper = lab.experiment(source, f"{name}.py")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    path = experiment(f"import os\n\nimport {name}\n", "importing.py")
+    path = lab.experiment(f"import os\n\nimport {name}\n", "importing.py")
     with pytest.raises(ExperimentError) as caught:
         load_experiment(str(path))
     assert f"the experiment {path} failed while it was executed (line 3, in {helper}, line {line})" in str(caught.value)
@@ -143,17 +142,19 @@ def test_an_error_in_an_imported_module_names_its_file_and_line(
     assert "\n" not in str(caught.value)
 
 
-def test_an_error_in_an_imported_module_is_told_by_both_doors(experiment: Any, snakemake: Any, python: Any) -> None:
-    helper = experiment("def half(x):\n    return 1 / x\n", "halves.py")
-    path = experiment("import halves\n\nhalves.half(0)\n", "halving.py")
-    paragraph(snakemake("-n", experiment=path), "halving.py failed", f"(line 3, in {helper}, line 2)", "ZeroDivision")
-    result = python(path)
+def test_an_error_in_an_imported_module_is_told_by_both_doors(lab: Lab) -> None:
+    helper = lab.experiment("def half(x):\n    return 1 / x\n", "halves.py")
+    path = lab.experiment("import halves\n\nhalves.half(0)\n", "halving.py")
+    paragraph(
+        lab.snakemake("-n", experiment=path), "halving.py failed", f"(line 3, in {helper}, line 2)", "ZeroDivision"
+    )
+    result = lab.python(path)
     assert result.code == 1
     assert f'File "{helper}", line 2' in result.output
 
 
-def test_steps_that_are_no_steps_name_the_line(experiment: Any) -> None:
-    path = experiment("from marin_rules import executor_main\n\nexecutor_main(steps=['a'])\n", "wrong.py")
+def test_steps_that_are_no_steps_name_the_line(lab: Lab) -> None:
+    path = lab.experiment("from marin_rules import executor_main\n\nexecutor_main(steps=['a'])\n", "wrong.py")
     with pytest.raises(ExperimentError) as caught:
         load_experiment(str(path))
     told = f"the experiment {path} (line 3): steps[0] is a str ('a'), not an ExecutorStep"
@@ -210,19 +211,17 @@ BY_HAND = """
 """
 
 
-def test_hand_written_rules_that_are_not_there_or_not_valid(
-    experiment: Any, snakemake: Any, python: Any, prefix: Path
-) -> None:
-    file = experiment(BY_HAND, "by_hand.py")
+def test_hand_written_rules_that_are_not_there_or_not_valid(lab: Lab) -> None:
+    file = lab.experiment(BY_HAND, "by_hand.py")
     told = "step 'counts': there is no Snakemake rule 'count_word' in"
-    paragraph(snakemake("-n", experiment=file), told, "by_hand.smk, or name its file: --config rules=FILE.")
-    experiment('rule count_words:\n    output: "x"\n    shell: "true"\n', "by_hand.smk")
-    paragraph(python(file, "--prefix", prefix), told, "Did you mean 'count_words'?")
-    rules = experiment('rule count_word\n    output: "x"\n', "by_hand.smk")
-    result = snakemake("-n", experiment=file)
+    paragraph(lab.snakemake("-n", experiment=file), told, "by_hand.smk, or name its file: --config rules=FILE.")
+    lab.experiment('rule count_words:\n    output: "x"\n    shell: "true"\n', "by_hand.smk")
+    paragraph(lab.python(file, "--prefix", lab.prefix), told, "Did you mean 'count_words'?")
+    rules = lab.experiment('rule count_word\n    output: "x"\n', "by_hand.smk")
+    result = lab.snakemake("-n", experiment=file)
     paragraph(result, f"error: the rules in {rules} are not valid: line 1: ")
     assert len(result.output.splitlines()) < 5
-    assert not list(prefix.rglob(".executor_status"))
+    assert not list(lab.prefix.rglob(".executor_status"))
 
 
 # -- settings ------------------------------------------------------------------------------------------------
@@ -237,15 +236,10 @@ def test_hand_written_rules_that_are_not_there_or_not_valid(
     ids=["unknown key", "negative jobs"],
 )
 def test_settings_of_snakemake(
-    arguments: list[str],
-    config: dict[str, str],
-    parts: Sequence[str],
-    hello_world: Path,
-    snakemake: Any,
-    prefix: Path,
+    arguments: list[str], config: dict[str, str], parts: Sequence[str], hello_world: Path, lab: Lab
 ) -> None:
-    paragraph(snakemake("-n", *arguments, experiment=hello_world, config=config), *parts)
-    assert not prefix.exists()
+    paragraph(lab.snakemake("-n", *arguments, experiment=hello_world, config=config), *parts)
+    assert not lab.prefix.exists()
 
 
 @pytest.mark.parametrize(
@@ -262,11 +256,9 @@ def test_settings_of_snakemake(
     ],
     ids=["regular expression", "negative", "zero", "no number", "no boolean", "no YAML", "no list", "unknown flag"],
 )
-def test_flags_of_executor_main(
-    arguments: list[str], parts: Sequence[str], hello_world: Path, python: Any, prefix: Path
-) -> None:
-    paragraph(python(hello_world, "--prefix", prefix, *arguments), *parts)
-    assert not prefix.exists()
+def test_flags_of_executor_main(arguments: list[str], parts: Sequence[str], hello_world: Path, lab: Lab) -> None:
+    paragraph(lab.python(hello_world, "--prefix", lab.prefix, *arguments), *parts)
+    assert not lab.prefix.exists()
 
 
 # -- where data go -------------------------------------------------------------------------------------------
@@ -279,88 +271,82 @@ def obeying_permissions() -> list[str]:
     return ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
 
 
-def test_a_prefix_that_may_not_be_written(
-    tmp_path: Path, hello_world: Path, repository: Path, start: Any, prefix: Path
-) -> None:
-    prefix.mkdir()
-    prefix.chmod(0o555)
-    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile"]
-    result = start(
-        [*obeying_permissions(), *snakemake, "--config", f"experiment={hello_world}", f"prefix={prefix}"]
+def test_a_prefix_that_may_not_be_written(tmp_path: Path, hello_world: Path, lab: Lab) -> None:
+    lab.prefix.mkdir()
+    lab.prefix.chmod(0o555)
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", lab.repository / "Snakefile"]
+    result = lab.start(
+        [*obeying_permissions(), *snakemake, "--config", f"experiment={hello_world}", f"prefix={lab.prefix}"]
     ).wait()
-    paragraph(result, "permission denied", str(prefix), "ask for access", "MARIN_PREFIX")
-    assert list(prefix.iterdir()) == []
+    paragraph(result, "permission denied", str(lab.prefix), "ask for access", "MARIN_PREFIX")
+    assert list(lab.prefix.iterdir()) == []
 
 
-def test_a_prefix_that_may_only_be_read_serves_what_is_done(
-    hello_world: Path, repository: Path, start: Any, snakemake: Any, prefix: Path
-) -> None:
-    first = snakemake("-j", "2", experiment=hello_world)
+def test_a_prefix_that_may_only_be_read_serves_what_is_done(hello_world: Path, lab: Lab) -> None:
+    first = lab.snakemake("-j", "2", experiment=hello_world)
     assert first.code == 0, first.output
-    for file in prefix.glob("experiments/*.json"):
+    for file in lab.prefix.glob("experiments/*.json"):
         file.unlink()
-    folders = [prefix, *(path for path in prefix.rglob("*") if path.is_dir())]
+    folders = [lab.prefix, *(path for path in lab.prefix.rglob("*") if path.is_dir())]
     for folder in folders:
         folder.chmod(0o555)
-    by_snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile"]
-    by_snakemake += ["--config", f"experiment={hello_world}", f"prefix={prefix}"]
-    by_python = [sys.executable, hello_world, "--prefix", prefix]
+    by_snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", lab.repository / "Snakefile"]
+    by_snakemake += ["--config", f"experiment={hello_world}", f"prefix={lab.prefix}"]
+    by_python = [sys.executable, hello_world, "--prefix", lab.prefix]
     for command in (by_snakemake, by_python):
-        result = start([*obeying_permissions(), *command]).wait()
+        result = lab.start([*obeying_permissions(), *command]).wait()
         assert result.code == 0, result.output
         assert "2 steps: 2 cached" in result.output
     for folder in folders:
         folder.chmod(0o755)
 
 
-def test_a_damaged_info_is_no_reason_for_having_no_report(
-    hello_world: Path, snakemake: Any, prefix: Path, tmp_path: Path
-) -> None:
-    assert snakemake("-j", "2", experiment=hello_world).code == 0
-    (prefix / DATA / ".executor_info").write_text('{"name": "hello_world/da')
-    result = snakemake("--report", "report.html", experiment=hello_world)
+def test_a_damaged_info_is_no_reason_for_having_no_report(hello_world: Path, lab: Lab, tmp_path: Path) -> None:
+    assert lab.snakemake("-j", "2", experiment=hello_world).code == 0
+    (lab.prefix / DATA / ".executor_info").write_text('{"name": "hello_world/da')
+    result = lab.snakemake("--report", "report.html", experiment=hello_world)
     assert result.code == 0, result.output
     assert "hello_world/data" in (tmp_path / "report.html").read_text()
 
 
-def test_a_prefix_that_is_a_file(hello_world: Path, python: Any, prefix: Path) -> None:
-    prefix.write_text("mine")
-    told = paragraph(python(hello_world, "--prefix", prefix), str(prefix), "ot a directory")
+def test_a_prefix_that_is_a_file(hello_world: Path, lab: Lab) -> None:
+    lab.prefix.write_text("mine")
+    told = paragraph(lab.python(hello_world, "--prefix", lab.prefix), str(lab.prefix), "ot a directory")
     assert "MARIN_PREFIX" in told or "--prefix" in told, f"does not say what to do: {told}"
-    assert prefix.read_text() == "mine"
+    assert lab.prefix.read_text() == "mine"
 
 
-def test_a_prefix_in_a_store_that_cannot_be_reached(snakemake: Callable[..., Any], hello_world: Path) -> None:
+def test_a_prefix_in_a_store_that_cannot_be_reached(lab: Lab, hello_world: Path) -> None:
     nobody_listens = {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}
-    result = snakemake("-n", experiment=hello_world, prefix="gs://bucket/data", env=nobody_listens)
+    result = lab.snakemake("-n", experiment=hello_world, prefix="gs://bucket/data", env=nobody_listens)
     paragraph(result, "error: cannot use gs://bucket: no answer from the store", "Check the network.")
 
 
-def test_a_full_disk_leaves_nothing_done_and_room_lets_it_go_on(
-    tmp_path: Path, experiment: Any, repository: Path, start: Any, prefix: Path
-) -> None:
-    experiment(FILLING)
+def test_a_full_disk_leaves_nothing_done_and_room_lets_it_go_on(tmp_path: Path, lab: Lab) -> None:
+    lab.experiment(FILLING)
     (tmp_path / "greedy").touch()
-    prefix.mkdir()
-    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile"]
-    command = shlex.join(map(str, [*snakemake, "-j", "1", "--config", "experiment=experiment.py", f"prefix={prefix}"]))
+    lab.prefix.mkdir()
+    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", lab.repository / "Snakefile"]
+    command = shlex.join(
+        map(str, [*snakemake, "-j", "1", "--config", "experiment=experiment.py", f"prefix={lab.prefix}"])
+    )
     # The disk exists only for these commands: it goes with them, whatever becomes of the test.
     script = f"""
         set -eu
-        mount -t tmpfs -o size=256k none {shlex.quote(str(prefix))}
+        mount -t tmpfs -o size=256k none {shlex.quote(str(lab.prefix))}
         cd {shlex.quote(str(tmp_path))}
         {command} > first.log 2>&1 || echo "first: exit code $?"
-        cp {prefix}/data-*/.executor_status data-1
-        cp {prefix}/model-*/.executor_status model-1
-        rm {prefix}/model-*/large greedy
+        cp {lab.prefix}/data-*/.executor_status data-1
+        cp {lab.prefix}/model-*/.executor_status model-1
+        rm {lab.prefix}/model-*/large greedy
         {command} > second.log 2>&1 || echo "second: exit code $?"
-        cp {prefix}/data-*/.executor_status data-2
-        cp {prefix}/model-*/.executor_status model-2
+        cp {lab.prefix}/data-*/.executor_status data-2
+        cp {lab.prefix}/model-*/.executor_status model-2
     """
     as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
     # The worker of a finished step tries for some lifetimes of its lease to say so: somebody may make room.
     short = {"MARIN_LEASE_LIFETIME_SECONDS": "1"}
-    result = start(["unshare", "--mount", *as_root, "bash", "-c", script], env=short).wait()
+    result = lab.start(["unshare", "--mount", *as_root, "bash", "-c", script], env=short).wait()
     assert result.code == 0, result.output
     first = (tmp_path / "first.log").read_text()
     assert "ended early: [Errno 28]" in first
@@ -369,7 +355,7 @@ def test_a_full_disk_leaves_nothing_done_and_room_lets_it_go_on(
     # The start of the step may have found no place to be written down, either; that alone is no error.
     (told,) = [line for line in first.splitlines() if line.startswith("[model] error: ")]
     for part in (
-        f"{prefix}/model-",
+        f"{lab.prefix}/model-",
         "no space left on the device",
         "Free some space",
         "run again",
@@ -401,26 +387,26 @@ DIGEST = "d50b06" + "0" * 26
     ids=["truncated status", "truncated info", "empty lease"],
 )
 def test_damaged_files_stop_a_run_before_it_starts(
-    status: str, file: str, content: str, parts: list[str], hello_world: Path, snakemake: Any, prefix: Path
+    status: str, file: str, content: str, parts: list[str], hello_world: Path, lab: Lab
 ) -> None:
-    step = prefix / DATA
+    step = lab.prefix / DATA
     step.mkdir(parents=True)
     (step / ".executor_status").write_text(status)
     (step / file).write_text(content)
     before = {path: path.read_bytes() for path in step.iterdir()}
-    result = snakemake("-j", "1", experiment=hello_world)
+    result = lab.snakemake("-j", "1", experiment=hello_world)
     paragraph(result, str(step / file), *parts)
     assert "cached" not in result.output
     assert {path: path.read_bytes() for path in step.iterdir()} == before
-    assert list(prefix.iterdir()) == [step.parent]
+    assert list(lab.prefix.iterdir()) == [step.parent]
 
 
-def test_a_path_that_holds_another_version_is_refused(hello_world: Path, snakemake: Any, prefix: Path) -> None:
-    step = prefix / DATA
+def test_a_path_that_holds_another_version_is_refused(hello_world: Path, lab: Lab) -> None:
+    step = lab.prefix / DATA
     step.mkdir(parents=True)
     (step / ".executor_status").write_text("SUCCESS")
     (step / ".executor_info").write_text(json.dumps({"name": "hello_world/data", "version_digest": DIGEST}))
-    result = snakemake("-n", experiment=hello_world)
+    result = lab.snakemake("-n", experiment=hello_world)
     paragraph(result, "'hello_world/data'", str(step), "another version", "Rename the step")
     assert "cached" not in result.output
 
@@ -430,11 +416,11 @@ def work(config: Any) -> None:
 
 
 @pytest.fixture
-def plan(prefix: Path, tmp_path: Path) -> FrozenPlan:
+def plan(lab: Lab, tmp_path: Path) -> FrozenPlan:
     """A plan of one step, written to `<prefix>/plan`."""
-    step = ExecutorStep("data", work, {"output_path": str(prefix / "worked")})
-    run = new_run(prefix=str(prefix), caller_path="experiment.py")
-    frozen = freeze(make_plan([step], prefix=str(prefix)), run)
+    step = ExecutorStep("data", work, {"output_path": str(lab.prefix / "worked")})
+    run = new_run(prefix=str(lab.prefix), caller_path="experiment.py")
+    frozen = freeze(make_plan([step], prefix=str(lab.prefix)), run)
     frozen.write(str(tmp_path / "plan"))
     return frozen
 
@@ -484,26 +470,26 @@ def test_no_damaged_file_is_taken_for_an_answer(status: str, file: str, content:
     ids=["empty", "only its head", "half", "a byte short", "a bit flipped", "edited", "of another version"],
 )
 def test_a_damaged_plan_runs_nothing(
-    damage: Callable[[bytes], bytes], plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path
+    damage: Callable[[bytes], bytes], plan: FrozenPlan, tmp_path: Path, lab: Lab
 ) -> None:
     file = tmp_path / "plan"
     file.write_bytes(damage(file.read_bytes()))
     worker = ["-m", "marin_rules.worker", "--plan", file, "--step", plan.steps[0].key]
-    paragraph(python(*worker), str(file), "is damaged", "start the experiment again")
-    assert not prefix.exists()
+    paragraph(lab.python(*worker), str(file), "is damaged", "start the experiment again")
+    assert not lab.prefix.exists()
 
 
-def test_a_missing_plan_and_an_unknown_step(plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path) -> None:
+def test_a_missing_plan_and_an_unknown_step(plan: FrozenPlan, tmp_path: Path, lab: Lab) -> None:
     worker = ["-m", "marin_rules.worker", "--plan"]
-    paragraph(python(*worker, tmp_path / "gone", "--step", "data-123456"), str(tmp_path / "gone"), "again")
-    unknown = python(*worker, tmp_path / "plan", "--step", "data-123456")
+    paragraph(lab.python(*worker, tmp_path / "gone", "--step", "data-123456"), str(tmp_path / "gone"), "again")
+    unknown = lab.python(*worker, tmp_path / "plan", "--step", "data-123456")
     paragraph(unknown, str(tmp_path / "plan"), "no step data-123456")
-    assert not prefix.exists()
+    assert not lab.prefix.exists()
 
 
-def test_the_engine_refuses_a_damaged_plan(plan: FrozenPlan, tmp_path: Path, python: Any, prefix: Path) -> None:
+def test_the_engine_refuses_a_damaged_plan(plan: FrozenPlan, tmp_path: Path, lab: Lab) -> None:
     file = tmp_path / "plan"
     file.write_bytes(file.read_bytes()[:-1])
-    result = python("-m", "marin_rules.engine", "--plan", file)
+    result = lab.python("-m", "marin_rules.engine", "--plan", file)
     paragraph(result, str(file), "is damaged", "start the experiment again")
-    assert not prefix.exists()
+    assert not lab.prefix.exists()

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from marin_rules.plans.run import new_run
 from marin_rules.resources import ResourceConfig
 from marin_rules.settings.profiles import chosen_profile, foreign_profile
 from marin_rules.settings.run_settings import Settings, read_settings
+from support.lab import Lab
 
 EXPERIMENT = """
     import os
@@ -60,23 +60,21 @@ def profiles(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def link(start: Any, program: Any, tmp_path: Path) -> Any:
+def link(lab: Lab, program: Any, tmp_path: Path) -> Any:
     def run() -> str:
         command = [program("marin-rules"), "profiles", "link"]
-        result = start(command, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}).wait()
+        result = lab.start(command, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}).wait()
         assert result.code == 0, result.output
         return str(result.output)
 
     return run
 
 
-def test_linked_profiles_are_found_by_name(
-    link: Any, profiles: Path, repository: Path, start: Any, program: Any, tmp_path: Path, prefix: Path
-) -> None:
+def test_linked_profiles_are_found_by_name(link: Any, profiles: Path, lab: Lab, program: Any, tmp_path: Path) -> None:
     said = link()
     assert f"profile debug: linked as {profiles / 'debug'}" in said.splitlines()
     linked = {entry.name: entry.resolve() for entry in profiles.iterdir()}
-    own = {path.parent.name: path.parent for path in (repository / "profiles").glob("*/config.yaml")}
+    own = {path.parent.name: path.parent for path in (lab.repository / "profiles").glob("*/config.yaml")}
     assert linked == {name: path for name, path in own.items() if name != "default"}
     assert all(entry.is_symlink() for entry in profiles.iterdir())
 
@@ -85,11 +83,11 @@ def test_linked_profiles_are_found_by_name(
     assert {entry: entry.lstat().st_mtime_ns for entry in profiles.iterdir()} == before
 
     # Snakemake keeps its own files in its working directory: `--directory` leads them away from the project.
-    hello_world = repository / "experiments/tutorials/hello_world.py"
+    hello_world = lab.repository / "experiments/tutorials/hello_world.py"
     arguments = ["-n", "--profile", "debug", "--directory", tmp_path / "work"]
-    found = start(
-        [program("snakemake"), *arguments, "--config", f"experiment={hello_world}", f"prefix={prefix}"],
-        cwd=repository,
+    found = lab.start(
+        [program("snakemake"), *arguments, "--config", f"experiment={hello_world}", f"prefix={lab.prefix}"],
+        cwd=lab.repository,
         env={"XDG_CONFIG_HOME": str(tmp_path / "config")},
     ).wait()
     assert found.code == 0, found.output
@@ -97,19 +95,19 @@ def test_linked_profiles_are_found_by_name(
     assert "2 steps: 2 would run" in found.output.splitlines()
 
 
-def test_a_profile_of_the_user_is_left_alone(link: Any, profiles: Path, repository: Path) -> None:
+def test_a_profile_of_the_user_is_left_alone(link: Any, profiles: Path, lab: Lab) -> None:
     mine = profiles / "debug" / "config.yaml"
     mine.parent.mkdir(parents=True)
     mine.write_text("cores: 1\n")
     said = link()
     assert f"left {profiles / 'debug'} as it is" in said
-    assert f"--profile {repository / 'profiles' / 'debug'}" in said
+    assert f"--profile {lab.repository / 'profiles' / 'debug'}" in said
     assert not mine.parent.is_symlink()
     assert mine.read_text() == "cores: 1\n"
 
 
 def test_a_link_of_the_user_is_left_alone_and_a_dangling_one_replaced(
-    link: Any, profiles: Path, repository: Path, tmp_path: Path
+    link: Any, profiles: Path, lab: Lab, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -120,10 +118,10 @@ def test_a_link_of_the_user_is_left_alone_and_a_dangling_one_replaced(
 
     elsewhere.rmdir()
     assert "profile debug: linked" in link()
-    assert (profiles / "debug").resolve() == repository / "profiles" / "debug"
+    assert (profiles / "debug").resolve() == lab.repository / "profiles" / "debug"
 
 
-def test_links_of_other_checkouts(link: Any, profiles: Path, repository: Path, tmp_path: Path) -> None:
+def test_links_of_other_checkouts(link: Any, profiles: Path, lab: Lab, tmp_path: Path) -> None:
     """One that is there is left and named; of one that is gone, or all but gone, the link is replaced."""
     other = checkout(tmp_path / "other")
     profiles.mkdir(parents=True)
@@ -133,7 +131,7 @@ def test_links_of_other_checkouts(link: Any, profiles: Path, repository: Path, t
 
     (other / "profiles" / "debug" / "config.yaml").unlink()
     assert "profile debug: linked" in link()
-    assert (profiles / "debug").resolve() == repository / "profiles" / "debug"
+    assert (profiles / "debug").resolve() == lab.repository / "profiles" / "debug"
 
 
 def checkout(folder: Path) -> Path:
@@ -158,14 +156,12 @@ def test_which_profile_a_run_has(arguments: list[str], variables: dict[str, str]
     assert chosen_profile(arguments, variables) == expected
 
 
-def test_a_profile_of_another_checkout_is_told(
-    snakemake: Any, experiment: Any, repository: Path, tmp_path: Path
-) -> None:
+def test_a_profile_of_another_checkout_is_told(lab: Lab, tmp_path: Path) -> None:
     other = checkout(tmp_path / "other")
-    own = repository / "profiles" / "debug"
+    own = lab.repository / "profiles" / "debug"
     assert foreign_profile(["--profile", str(own)]) is None
     assert foreign_profile(["--profile", str(tmp_path)]) is None
-    result = snakemake("-n", "--profile", str(other / "profiles" / "debug"), experiment=experiment(EXPERIMENT))
+    result = lab.snakemake("-n", "--profile", str(other / "profiles" / "debug"), experiment=lab.experiment(EXPERIMENT))
     assert result.code == 0, result.output
     told = [line for line in result.output.splitlines() if line.startswith("warning: ")]
     assert len(told) == 1
@@ -173,18 +169,18 @@ def test_a_profile_of_another_checkout_is_told(
     assert f"`--profile {own}` is its own" in told[0]
 
 
-def test_marin_rules_needs_a_command_it_knows(start: Any, program: Any) -> None:
+def test_marin_rules_needs_a_command_it_knows(lab: Lab, program: Any) -> None:
     for arguments in ([], ["profile"], ["profiles"], ["profiles", "unlink"]):
-        result = start([program("marin-rules"), *arguments]).wait()
+        result = lab.start([program("marin-rules"), *arguments]).wait()
         assert result.code == 2
         assert "usage: marin-rules" in result.output
         assert "Traceback" not in result.output
 
 
-def test_a_config_folder_that_may_not_be_written(start: Any, program: Any, tmp_path: Path) -> None:
+def test_a_config_folder_that_may_not_be_written(lab: Lab, program: Any, tmp_path: Path) -> None:
     (tmp_path / "config").write_text("a file")
     command = [program("marin-rules"), "profiles", "link"]
-    result = start(command, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}).wait()
+    result = lab.start(command, env={"XDG_CONFIG_HOME": str(tmp_path / "config")}).wait()
     assert result.code == 1
     assert result.output.startswith("marin-rules: ")
     assert str(tmp_path / "config") in result.output
@@ -194,45 +190,41 @@ def test_a_config_folder_that_may_not_be_written(start: Any, program: Any, tmp_p
 # -- snakemake and python from anywhere ----------------------------------------------------------------------
 
 
-def test_an_experiment_outside_the_repository(
-    start: Any, program: Any, repository: Path, experiment: Any, tmp_path: Path, prefix: Path, status_of: Any
-) -> None:
-    where = start([program("marin-rules"), "snakefile"]).wait()
+def test_an_experiment_outside_the_repository(lab: Lab, program: Any, tmp_path: Path) -> None:
+    where = lab.start([program("marin-rules"), "snakefile"]).wait()
     assert where.code == 0
     snakefile = Path(where.output.strip())
-    assert snakefile == repository / "Snakefile"
+    assert snakefile == lab.repository / "Snakefile"
 
-    folder = experiment(EXPERIMENT, "elsewhere/three.py").parent
+    folder = lab.experiment(EXPERIMENT, "elsewhere/three.py").parent
     # A prefix from the environment, which counts when nothing else names one.
-    done = start(
+    done = lab.start(
         [program("snakemake"), "--snakefile", snakefile, "--config", "experiment=three.py"],
         cwd=folder,
-        env={"MARIN_PREFIX": str(prefix)},
+        env={"MARIN_PREFIX": str(lab.prefix)},
     ).wait()
     assert done.code == 0, done.output
-    assert {status_of(name) for name in ("data", "stats", "extra")} == {"SUCCESS"}
+    assert {lab.status_of(name) for name in ("data", "stats", "extra")} == {"SUCCESS"}
     assert {entry.name for entry in folder.iterdir()} == {"three.py", ".snakemake"}
-    (description,) = (prefix / "experiments").glob("*.json")
+    (description,) = (lab.prefix / "experiments").glob("*.json")
     assert re.fullmatch(r"three-[0-9a-f]{6}\.json", description.name)
 
 
-def test_flags_of_an_experiment_file(
-    python: Any, experiment: Any, tmp_path: Path, environment: Mapping[str, str]
-) -> None:
-    script = experiment(EXPERIMENT, "scripts/three.py")
+def test_flags_of_an_experiment_file(lab: Lab, tmp_path: Path) -> None:
+    script = lab.experiment(EXPERIMENT, "scripts/three.py")
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     flags = ["--prefix", "out", "--run_only", '["^stats"]', "--max_concurrent", "4"]
     flags += ["--force_run_failed", "false", "--executor_info_base_path", "infos"]
 
-    said = python(script, *flags, "--dry_run", cwd=folder, env={"MARIN_PREFIX": str(tmp_path / "ignored")})
+    said = lab.python(script, *flags, "--dry_run", cwd=folder, env={"MARIN_PREFIX": str(tmp_path / "ignored")})
     assert said.code == 0, said.output
     assert "3 steps: 2 would run, 1 not needed" in said.output.splitlines()
     assert re.search(r"^would run +stats +out/stats-[0-9a-f]{6}", said.output, re.MULTILINE)
     assert {entry.name for entry in folder.iterdir()} <= {".snakemake"}
-    assert list(Path(environment["TMPDIR"]).glob("marin-rules-*")) == []
+    assert list(Path(lab.environment["TMPDIR"]).glob("marin-rules-*")) == []
 
-    done = python(script, *flags, cwd=folder)
+    done = lab.python(script, *flags, cwd=folder)
     assert done.code == 0, done.output
     assert "3 steps: 2 to run, 1 not needed" in done.output.splitlines()
     out = folder / "out"
@@ -247,7 +239,7 @@ def test_flags_of_an_experiment_file(
     assert {entry.name for entry in script.parent.iterdir()} == {"three.py"}
 
     # The same steps have the same paths through the other door: all is there already.
-    again = python(script, *flags[:2], "--run_only", '["^stats"]', "--dry_run", "true", cwd=folder)
+    again = lab.python(script, *flags[:2], "--run_only", '["^stats"]', "--dry_run", "true", cwd=folder)
     assert again.code == 0, again.output
     assert "3 steps: 2 cached, 1 not needed" in again.output.splitlines()
 
@@ -389,7 +381,7 @@ def test_settings_that_cannot_be_used(config: dict[str, Any], parts: list[str]) 
     assert "\n" not in str(caught.value)
 
 
-def test_every_setting_is_explained_in_the_file_that_people_edit(repository: Path) -> None:
-    explained = (repository / "config" / "config.yaml").read_text()
+def test_every_setting_is_explained_in_the_file_that_people_edit(lab: Lab) -> None:
+    explained = (lab.repository / "config" / "config.yaml").read_text()
     for setting in fields(Settings):
         assert re.search(rf"^(# )?{setting.name}:", explained, re.MULTILINE), setting.name

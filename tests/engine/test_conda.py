@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from conda.installed import DRIVERS_OWN_MODULE, PYTHON_VERSION, InstalledDriver
+from support.lab import Lab
 
 pytest_plugins = ["conda.fixtures"]
 
@@ -22,21 +23,15 @@ IMPOSSIBLE = "channels: [conda-forge]\ndependencies: [no-such-tool >=2]\n"
 
 
 @pytest.fixture
-def snakemake(
-    start: Callable[..., Any],
-    conda: dict[str, str],
-    installed_driver: InstalledDriver,
-    tmp_path: Path,
-    prefix: Path,
-) -> Callable[..., Any]:
+def snakemake(lab: Lab, conda: dict[str, str], installed_driver: InstalledDriver, tmp_path: Path) -> Callable[..., Any]:
     """`snakemake(*arguments, experiment=, env=)`: that of a driver with marin_rules installed and conda on PATH."""
     variables = conda | {"MARIN_ENVIRONMENTS": str(tmp_path / "environments")}
 
     def run(*arguments: str, experiment: Path, env: dict[str, str] | None = None) -> Any:
         snakefile = installed_driver.project / "Snakefile"
-        settings = [f"experiment={experiment}", f"prefix={prefix}"]
+        settings = [f"experiment={experiment}", f"prefix={lab.prefix}"]
         command = [installed_driver.python, "-m", "snakemake", "--snakefile", snakefile, *arguments]
-        return start([*command, "--config", *settings], env=variables | (env or {})).wait()
+        return lab.start([*command, "--config", *settings], env=variables | (env or {})).wait()
 
     return run
 
@@ -48,24 +43,19 @@ def environments(tmp_path: Path) -> Callable[[], list[Path]]:
 
 
 def test_the_first_tutorial_runs_in_the_projects_environment_which_is_made_once(
-    repository: Path,
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    environments: Callable[[], list[Path]],
-    status_of: Callable[[str], str | None],
-    folder_of: Callable[[str], Path],
+    lab: Lab, snakemake: Callable[..., Any], environments: Callable[[], list[Path]]
 ) -> None:
-    source = (repository / "experiments" / "tutorials" / "hello_world.py").read_text()
+    source = (lab.repository / "experiments" / "tutorials" / "hello_world.py").read_text()
     telling = source.replace('print(f"writing', 'import sys; print(f"{sys.prefix} is writing')
     assert telling != source
-    file = experiment(telling, "hello_world.py")
+    file = lab.experiment(telling, "hello_world.py")
 
     result = snakemake("--sdm", "conda", experiment=file)
     assert result.code == 0, result.output
     (environment,) = environments()
     assert f"[hello_world/data] {environment} is writing 100 numbers\n" in result.output
-    assert status_of("hello_world/data") == status_of("hello_world/stats") == "SUCCESS"
-    assert json.loads((folder_of("hello_world/stats") / ".artifact.json").read_text())["mean"] == 49.5
+    assert lab.status_of("hello_world/data") == lab.status_of("hello_world/stats") == "SUCCESS"
+    assert json.loads((lab.folder_of("hello_world/stats") / ".artifact.json").read_text())["mean"] == 49.5
 
     (environment / "kept").touch()
     result = snakemake("--sdm", "conda", "--forceall", experiment=file)
@@ -102,19 +92,19 @@ LOOKING = """
 
 
 @pytest.fixture
-def looking(experiment: Callable[..., Path]) -> Callable[..., Path]:
+def looking(lab: Lab) -> Callable[..., Path]:
     """`looking(modules, steps)` writes an experiment whose steps write down from where they would import modules."""
 
     def write(modules: list[str], steps: str) -> Path:
-        return experiment(LOOKING.replace("MODULES", repr(modules)).replace("STEPS", steps))
+        return lab.experiment(LOOKING.replace("MODULES", repr(modules)).replace("STEPS", steps))
 
     return write
 
 
 @pytest.fixture
-def seen_by(folder_of: Callable[[str], Path]) -> Callable[[str], dict[str, str | None]]:
+def seen_by(lab: Lab) -> Callable[[str], dict[str, str | None]]:
     """`seen_by("name")` is what that step of `looking` has written: its Python and the file of each module."""
-    return lambda name: json.loads((folder_of(name) / "seen.json").read_text())
+    return lambda name: json.loads((lab.folder_of(name) / "seen.json").read_text())
 
 
 def test_a_step_has_what_its_environment_has_and_nothing_of_the_drivers(
@@ -138,14 +128,14 @@ def test_a_step_has_what_its_environment_has_and_nothing_of_the_drivers(
 
 def test_functions_and_steps_name_environments_of_their_own(
     looking: Callable[..., Path],
-    experiment: Callable[..., Path],
+    lab: Lab,
     snakemake: Callable[..., Any],
     environments: Callable[[], list[Path]],
     seen_by: Callable[[str], dict[str, str]],
 ) -> None:
     own = f"channels: [conda-forge]\ndependencies: [python ={PYTHON_VERSION}, cloudpickle, fsspec, iniconfig]\n"
-    experiment(own, "envs/own.yaml")
-    experiment(IMPOSSIBLE, "envs/impossible.yaml")
+    lab.experiment(own, "envs/own.yaml")
+    lab.experiment(IMPOSSIBLE, "envs/impossible.yaml")
     file = looking(
         ["iniconfig"],
         f"""[
@@ -169,7 +159,7 @@ def test_functions_and_steps_name_environments_of_their_own(
 
 
 def test_an_environment_file_that_is_missing_is_told_before_anything_runs(
-    looking: Callable[..., Path], snakemake: Callable[..., Any], prefix: Path
+    looking: Callable[..., Path], snakemake: Callable[..., Any], lab: Lab
 ) -> None:
     file = looking([], "[step('first'), step('second', conda='envs/missing.yaml')]")
     result = snakemake("--sdm", "conda", experiment=file)
@@ -177,17 +167,15 @@ def test_an_environment_file_that_is_missing_is_told_before_anything_runs(
     assert "step 'second': there is no conda environment file envs/missing.yaml" in result.output
     assert str(file.parent / "envs" / "missing.yaml") in result.output
     assert "Traceback" not in result.output
-    assert not prefix.exists()
+    assert not lab.prefix.exists()
 
 
 def test_a_shell_rule_finds_its_tools_in_its_environment(
-    repository: Path,
+    lab: Lab,
     tmp_path: Path,
     conda: dict[str, str],
     snakemake: Callable[..., Any],
     environments: Callable[[], list[Path]],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
 ) -> None:
     # Tools that fail, in front of the machine's own: only those of an environment can do the work.
     broken = tmp_path / "broken"
@@ -196,20 +184,20 @@ def test_a_shell_rule_finds_its_tools_in_its_environment(
         (broken / tool).write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
         (broken / tool).chmod(0o755)
     path = {"PATH": f"{broken}{os.pathsep}{conda['PATH']}"}
-    file = repository / "experiments" / "tutorials" / "mixed.py"
+    file = lab.repository / "experiments" / "tutorials" / "mixed.py"
 
     result = snakemake(experiment=file, env=path)
     assert result.code != 0
-    assert status_of("mixed/counts") == "FAILED"
+    assert lab.status_of("mixed/counts") == "FAILED"
     assert environments() == []
 
     result = snakemake("--sdm", "conda", experiment=file, env=path)
     assert result.code == 0, result.output
     assert result.started == ["mixed/counts", "mixed/top"]
-    counts = (folder_of("mixed/counts") / "counts.txt").read_text()
+    counts = (lab.folder_of("mixed/counts") / "counts.txt").read_text()
     found = {word: int(count) for count, word in (line.split() for line in counts.splitlines())}
-    assert found == Counter((folder_of("mixed/text") / "text.txt").read_text().split())
-    assert status_of("mixed/counts") == status_of("mixed/top") == "SUCCESS"
+    assert found == Counter((lab.folder_of("mixed/text") / "text.txt").read_text().split())
+    assert lab.status_of("mixed/counts") == lab.status_of("mixed/top") == "SUCCESS"
     assert len(environments()) == 2
 
 
@@ -244,24 +232,20 @@ OWN_ENVIRONMENT = {
 
 
 @pytest.fixture
-def own_environment(experiment: Callable[..., Path]) -> Callable[[str], Path]:
+def own_environment(lab: Lab) -> Callable[[str], Path]:
     """`own_environment(name)` writes an experiment whose last step is a shell rule in the environment of that name."""
 
     def write(name: str) -> Path:
-        experiment(OWN_ENVIRONMENT["experiment.smk"].replace("ENVIRONMENT", name), "experiment.smk")
-        return experiment(OWN_ENVIRONMENT["experiment.py"])
+        lab.experiment(OWN_ENVIRONMENT["experiment.smk"].replace("ENVIRONMENT", name), "experiment.smk")
+        return lab.experiment(OWN_ENVIRONMENT["experiment.py"])
 
     return write
 
 
 def test_an_environment_that_cannot_be_solved_is_told_before_any_step_runs(
-    tmp_path: Path,
-    own_environment: Callable[[str], Path],
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
+    tmp_path: Path, own_environment: Callable[[str], Path], lab: Lab, snakemake: Callable[..., Any]
 ) -> None:
-    experiment(IMPOSSIBLE, "envs/impossible.yaml")
+    lab.experiment(IMPOSSIBLE, "envs/impossible.yaml")
     result = snakemake("--sdm", "conda", experiment=own_environment("envs/impossible.yaml"))
     assert result.code != 0
     assert "No candidates were found for no-such-tool >=2" in result.output
@@ -269,7 +253,7 @@ def test_an_environment_that_cannot_be_solved_is_told_before_any_step_runs(
     assert "Traceback" not in result.output
     assert result.started == []
     assert not (tmp_path / "ran").exists()
-    assert status_of("first") is status_of("second") is None
+    assert lab.status_of("first") is lab.status_of("second") is None
 
 
 @pytest.fixture
@@ -284,9 +268,9 @@ def conda_command(conda: dict[str, str], conda_installation: Path) -> Callable[.
 
 
 @pytest.fixture
-def made_by_hand(tmp_path: Path, experiment: Callable[..., Path], conda_command: Callable[..., str]) -> Path:
+def made_by_hand(tmp_path: Path, lab: Lab, conda_command: Callable[..., str]) -> Path:
     """An environment with shell tools that no run has made."""
-    file = experiment("channels: [conda-forge]\ndependencies: [coreutils]\n", "tools.yaml")
+    file = lab.experiment("channels: [conda-forge]\ndependencies: [coreutils]\n", "tools.yaml")
     conda_command("env", "create", "--file", file, "--prefix", tmp_path / "made-by-hand")
     return tmp_path / "made-by-hand"
 
@@ -295,29 +279,25 @@ def test_pins_beside_an_environment_file_are_installed_and_nothing_is_solved(
     made_by_hand: Path,
     conda_command: Callable[..., str],
     own_environment: Callable[[str], Path],
-    experiment: Callable[..., Path],
+    lab: Lab,
     snakemake: Callable[..., Any],
     environments: Callable[[], list[Path]],
-    folder_of: Callable[[str], Path],
 ) -> None:
     platform = json.loads(conda_command("info", "--json"))["platform"]
-    experiment(IMPOSSIBLE, "envs/pinned.yaml")
-    experiment(conda_command("list", "--explicit", "--prefix", made_by_hand), f"envs/pinned.{platform}.pin.txt")
+    lab.experiment(IMPOSSIBLE, "envs/pinned.yaml")
+    lab.experiment(conda_command("list", "--explicit", "--prefix", made_by_hand), f"envs/pinned.{platform}.pin.txt")
     result = snakemake("--sdm", "conda", experiment=own_environment("envs/pinned.yaml"))
     assert result.code == 0, result.output
-    tool = Path((folder_of("second") / "sort").read_text().strip())
+    tool = Path((lab.folder_of("second") / "sort").read_text().strip())
     assert tool.parents[1] in environments()
 
 
 def test_a_rule_may_name_an_environment_that_was_made_by_hand(
-    made_by_hand: Path,
-    own_environment: Callable[[str], Path],
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
+    made_by_hand: Path, own_environment: Callable[[str], Path], snakemake: Callable[..., Any], lab: Lab
 ) -> None:
     result = snakemake("--sdm", "conda", experiment=own_environment(str(made_by_hand)))
     assert result.code == 0, result.output
-    assert (folder_of("second") / "sort").read_text().strip() == str(made_by_hand / "bin" / "sort")
+    assert (lab.folder_of("second") / "sort").read_text().strip() == str(made_by_hand / "bin" / "sort")
 
 
 @pytest.fixture
@@ -335,17 +315,15 @@ def venv_over_conda(
 
 def test_steps_and_rules_run_in_their_environments_though_a_virtual_environment_is_in_front_of_them(
     looking: Callable[..., Path],
-    experiment: Callable[..., Path],
+    lab: Lab,
     snakemake: Callable[..., Any],
     venv_over_conda: dict[str, str],
     installed_driver: InstalledDriver,
     environments: Callable[[], list[Path]],
     seen_by: Callable[[str], dict[str, str]],
-    folder_of: Callable[[str], Path],
-    info_of: Callable[[str], dict[str, Any]],
 ) -> None:
     own = f"channels: [conda-forge]\ndependencies: [python ={PYTHON_VERSION}, cloudpickle, fsspec, iniconfig]\n"
-    experiment(own, "envs/own.yaml")
+    lab.experiment(own, "envs/own.yaml")
     rule = """
         rule RULE:
             input:
@@ -361,43 +339,39 @@ def test_steps_and_rules_run_in_their_environments_though_a_virtual_environment_
     inside = rule.replace("RULE", "inside").replace("ENVIRONMENT", 'conda: "envs/own.yaml"')
     outside = rule.replace("RULE", "outside").replace("ENVIRONMENT", "")
     source = LOOKING.replace("import THIS_OUTPUT_PATH", "import SnakemakeRule, THIS_OUTPUT_PATH")
-    experiment(inside + outside, "experiment.smk")
+    lab.experiment(inside + outside, "experiment.smk")
     steps = """[
         step("of_the_step", conda="envs/own.yaml"), step("none"),
         ExecutorStep("inside", SnakemakeRule("inside"), {}), ExecutorStep("outside", SnakemakeRule("outside"), {}),
     ]"""
-    file = experiment(source.replace("MODULES", "['iniconfig', 'snakemake']").replace("STEPS", steps))
+    file = lab.experiment(source.replace("MODULES", "['iniconfig', 'snakemake']").replace("STEPS", steps))
     result = snakemake("--sdm", "conda", experiment=file, env=venv_over_conda)
     assert result.code == 0, result.output
     named = Path(seen_by("of_the_step")["executable"]).parents[1]
     default = Path(seen_by("none")["executable"]).parents[1]
     assert {named, default} == set(environments())
     assert seen_by("of_the_step")["snakemake"] is seen_by("none")["snakemake"] is None
-    assert (folder_of("inside") / "python").read_text() == f"{named}/bin/python\n"
-    assert (folder_of("outside") / "python").read_text() == f"{installed_driver.python}\n"
+    assert (lab.folder_of("inside") / "python").read_text() == f"{named}/bin/python\n"
+    assert (lab.folder_of("outside") / "python").read_text() == f"{installed_driver.python}\n"
 
     for name in ("of_the_step", "inside"):
-        written = info_of(name)["run"]["environment"]
+        written = lab.info_of(name)["run"]["environment"]
         assert written["path"] == str(named)
         assert written["conda_file"] == str(file.parent / "envs" / "own.yaml")
         assert set(written["packages"]) == {"python", "cloudpickle", "fsspec", "iniconfig"}
         assert written["packages"]["iniconfig"] == f"{importlib.metadata.version('iniconfig')} py_0"
         assert "pip_packages" not in written
-    assert info_of("none")["run"]["environment"]["path"] == str(default)
-    assert "environment" not in info_of("outside")["run"]
+    assert lab.info_of("none")["run"]["environment"]["path"] == str(default)
+    assert "environment" not in lab.info_of("outside")["run"]
 
 
 def test_a_run_with_nothing_to_do_makes_no_environment_and_cannot_fail_for_one(
-    own_environment: Callable[[str], Path],
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    tmp_path: Path,
+    own_environment: Callable[[str], Path], lab: Lab, snakemake: Callable[..., Any], tmp_path: Path
 ) -> None:
-    experiment(IMPOSSIBLE, "envs/impossible.yaml")
+    lab.experiment(IMPOSSIBLE, "envs/impossible.yaml")
     file = own_environment("envs/impossible.yaml")
     assert snakemake(experiment=file).code == 0
-    assert status_of("first") == status_of("second") == "SUCCESS"
+    assert lab.status_of("first") == lab.status_of("second") == "SUCCESS"
     result = snakemake("--sdm", "conda", experiment=file)
     assert result.code == 0, result.output
     assert result.cached == ["first", "second"]
@@ -409,7 +383,7 @@ def test_a_step_that_would_run_with_another_python_than_its_environments_does_no
     looking: Callable[..., Path],
     snakemake: Callable[..., Any],
     installed_driver: InstalledDriver,
-    prefix: Path,
+    lab: Lab,
     environments: Callable[[], list[Path]],
 ) -> None:
     file = looking([], "[step('look')]")
@@ -423,4 +397,4 @@ def test_a_step_that_would_run_with_another_python_than_its_environments_does_no
     told = f"the step is to run in the conda environment {environment}, but its Python is {installed_driver.python}."
     assert f"[look] error: {told}" in result.output
     assert "Traceback" not in result.output
-    assert not list(prefix.glob("look-*/seen.json"))
+    assert not list(lab.prefix.glob("look-*/seen.json"))

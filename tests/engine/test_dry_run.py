@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from support.lab import Lab
+
 EXPERIMENT = """
     import os
     import time
@@ -155,12 +157,12 @@ class Workplace:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, prefix: Path, experiment: Any, snakemake: Any) -> Workplace:
-    return Workplace(experiment(EXPERIMENT, "work/experiment.py").parent, prefix, snakemake)
+def workplace(tmp_path: Path, lab: Lab) -> Workplace:
+    return Workplace(lab.experiment(EXPERIMENT, "work/experiment.py").parent, lab.prefix, lab.snakemake)
 
 
 def test_a_new_experiment_runs_as_foretold_then_is_cached_and_needs_no_ancestors(
-    workplace: Workplace, environment: dict[str, str], folder_of: Any
+    workplace: Workplace, lab: Lab
 ) -> None:
     said = workplace.dry_run()
     table = table_of(said)
@@ -174,7 +176,7 @@ def test_a_new_experiment_runs_as_foretold_then_is_cached_and_needs_no_ancestors
         assert re.fullmatch(rf"{re.escape(str(workplace.prefix))}/{name}-[0-9a-f]{{6}}", row.path)
     assert "4 steps: 4 would run" in said.splitlines()
     assert not workplace.prefix.exists()
-    assert not list(Path(environment["TMPDIR"]).glob("marin-rules-*"))
+    assert not list(Path(lab.environment["TMPDIR"]).glob("marin-rules-*"))
 
     (workplace.folder / "alone").touch()
     done = workplace.run("-j", "1")
@@ -191,7 +193,7 @@ def test_a_new_experiment_runs_as_foretold_then_is_cached_and_needs_no_ancestors
     assert states(said) == dict.fromkeys(table, "cached")
     assert "4 steps: 4 cached" in said.splitlines()
 
-    ancestor = folder_of("data")
+    ancestor = lab.folder_of("data")
     shutil.rmtree(ancestor)
     said = workplace.dry_run()
     assert states(said) == {"data": "not needed", "model": "cached", "score": "cached", "stats": "cached"}
@@ -267,7 +269,7 @@ def test_failed_steps_run_again_or_are_refused(workplace: Workplace) -> None:
     }
 
 
-def test_the_command_of_a_step_can_be_repeated_by_hand(workplace: Workplace, environment: dict[str, str]) -> None:
+def test_the_command_of_a_step_can_be_repeated_by_hand(workplace: Workplace, lab: Lab) -> None:
     (workplace.folder / "broken").touch()
     assert workplace.run().code != 0
     (kept_plan,) = workplace.prefix.glob("experiments/.runs/*/plan")
@@ -283,7 +285,7 @@ def test_the_command_of_a_step_can_be_repeated_by_hand(workplace: Workplace, env
     by_hand = subprocess.run(
         ["bash", "-c", command.replace(plan, str(kept_plan))],
         cwd=workplace.folder,
-        env=environment,
+        env=lab.environment,
         capture_output=True,
         text=True,
     )
@@ -291,18 +293,16 @@ def test_the_command_of_a_step_can_be_repeated_by_hand(workplace: Workplace, env
     assert workplace.statuses()["model"] == "SUCCESS"
 
 
-def test_a_step_that_another_run_works_on(
-    tmp_path: Path, prefix: Path, experiment: Any, snakemake: Any, start_snakemake: Any, status_of: Any
-) -> None:
-    folder = experiment(WAITING_EXPERIMENT, "work/experiment.py").parent
+def test_a_step_that_another_run_works_on(tmp_path: Path, lab: Lab) -> None:
+    folder = lab.experiment(WAITING_EXPERIMENT, "work/experiment.py").parent
     gate = folder / "gate"
     os.mkfifo(gate)
-    other = start_snakemake(experiment="experiment.py", cwd=folder)
+    other = lab.start_snakemake(experiment="experiment.py", cwd=folder)
     # The last that its worker writes until the step ends: from then on nothing changes below the prefix.
-    other.wait_for(lambda: list(prefix.glob("slow-*/.executor_info")), "the step runs")
-    assert status_of("slow") == "RUNNING"
+    other.wait_for(lambda: list(lab.prefix.glob("slow-*/.executor_info")), "the step runs")
+    assert lab.status_of("slow") == "RUNNING"
 
-    said = Workplace(folder, prefix, snakemake).dry_run()
+    said = Workplace(folder, lab.prefix, lab.snakemake).dry_run()
     table = table_of(said)
     assert states(said) == {"slow": "running elsewhere", "user": "would run"}
     host, user = re.escape(os.uname().nodename), re.escape(getpass.getuser())
@@ -323,7 +323,7 @@ def test_a_step_that_another_run_works_on(
     other.wait_for(open_gate, "the step waits at the gate")
     finished = other.wait()
     assert finished.code == 0, finished.output
-    assert {status_of("slow"), status_of("user")} == {"SUCCESS"}
+    assert {lab.status_of("slow"), lab.status_of("user")} == {"SUCCESS"}
 
 
 def test_run_only_takes_a_regular_expression_or_a_list_of_them(workplace: Workplace) -> None:
@@ -348,10 +348,8 @@ def test_run_only_takes_a_regular_expression_or_a_list_of_them(workplace: Workpl
     assert workplace.statuses() == dict.fromkeys(would_run(said), "SUCCESS")
 
 
-def test_a_large_table_counts_what_is_cached_unless_it_is_to_be_whole(
-    experiment: Callable[..., Path], tmp_path: Path, prefix: Path, snakemake: Callable[..., Any]
-) -> None:
-    file = experiment(
+def test_a_large_table_counts_what_is_cached_unless_it_is_to_be_whole(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
 
@@ -368,16 +366,16 @@ def test_a_large_table_counts_what_is_cached_unless_it_is_to_be_whole(
             executor_main(steps=[*old, new])
         """
     )
-    rows = table_of(snakemake("-n", experiment=file).output)
+    rows = table_of(lab.snakemake("-n", experiment=file).output)
     assert len(rows) == 41
     for name, row in rows.items():
         if name != "new":
             (tmp_path / row.path).mkdir(parents=True)
             (tmp_path / row.path / ".executor_status").write_text("SUCCESS")
-    folded = snakemake("-n", experiment=file).output
+    folded = lab.snakemake("-n", experiment=file).output
     assert states(folded) == {"new": "would run"}
     assert re.search(r"^cached +40 steps: 30 fit, 10 tokenize$", folded, re.MULTILINE)
-    whole = snakemake("-n", "--verbose", experiment=file).output
+    whole = lab.snakemake("-n", "--verbose", experiment=file).output
     assert states(whole) == {"new": "would run"} | {f"old{number}": "cached" for number in range(40)}
     for output in (folded, whole):
         assert "41 steps: 1 would run, 40 cached" in output.splitlines()
@@ -411,18 +409,13 @@ def test_a_large_table_counts_what_is_cached_unless_it_is_to_be_whole(
     ],
 )
 def test_graphs_speak_of_step_functions(
-    flag: str,
-    nodes: set[str],
-    edges: set[tuple[str, str]],
-    workplace: Workplace,
-    environment: dict[str, str],
-    repository: Path,
+    flag: str, nodes: set[str], edges: set[tuple[str, str]], workplace: Workplace, lab: Lab
 ) -> None:
-    command = [Path(sys.executable).with_name("snakemake"), "--snakefile", repository / "Snakefile", flag]
+    command = [Path(sys.executable).with_name("snakemake"), "--snakefile", lab.repository / "Snakefile", flag]
     graph = subprocess.run(
         [*command, "--config", "experiment=experiment.py", f"prefix={workplace.prefix}"],
         cwd=workplace.folder,
-        env=environment,
+        env=lab.environment,
         capture_output=True,
         text=True,
     )

@@ -4,11 +4,11 @@ import base64
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 SECRETIVE = """
     import hashlib
@@ -60,23 +60,15 @@ SECRETIVE_RULE = """
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python"])
-def test_variables_reach_their_step_and_no_file_or_command_line(
-    door: str,
-    experiment: Callable[..., Path],
-    tmp_path: Path,
-    prefix: Path,
-    start: Callable[..., Any],
-    start_snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-) -> None:
+def test_variables_reach_their_step_and_no_file_or_command_line(door: str, lab: Lab, tmp_path: Path) -> None:
     secrets = {"FIRST": "swordfish-0451", "SECOND": "open-sesame-1001"}
-    file = experiment(SECRETIVE)
-    experiment(SECRETIVE_RULE, "experiment.smk")
+    file = lab.experiment(SECRETIVE)
+    lab.experiment(SECRETIVE_RULE, "experiment.smk")
     if door == "snakemake":
-        run = start_snakemake("-j", "4", "-p", experiment=file, env=secrets)
+        run = lab.start_snakemake("-j", "4", "-p", experiment=file, env=secrets)
     else:
-        run = start([sys.executable, file, "--prefix", prefix, "--max_concurrent", "4"], env=secrets)
-    run.wait_for(lambda: len(list(prefix.glob("*/seen"))) == 4, "all four steps run")
+        run = lab.start([sys.executable, file, "--prefix", lab.prefix, "--max_concurrent", "4"], env=secrets)
+    run.wait_for(lambda: len(list(lab.prefix.glob("*/seen"))) == 4, "all four steps run")
 
     spellings = [spelling for value in secrets.values() for spelling in spellings_of(value)]
     for pid, command in run.command_lines().items():
@@ -94,15 +86,15 @@ def test_variables_reach_their_step_and_no_file_or_command_line(
         data = path.read_bytes()
         assert not any(spelling in data for spelling in spellings), path
 
-    seen = {name: json.loads((folder_of(name) / "seen").read_text()) for name in ("one", "two", "none")}
+    seen = {name: json.loads((lab.folder_of(name) / "seen").read_text()) for name in ("one", "two", "none")}
     first, second = (hashlib.sha256(value.encode()).hexdigest() for value in secrets.values())
     assert seen["one"]["TOKEN"] == first
     assert seen["one"]["MODE"] == hashlib.sha256(b"fast").hexdigest()
     assert seen["two"]["TOKEN"] == second
-    assert (folder_of("shell") / "seen").read_text().split()[0] == second
+    assert (lab.folder_of("shell") / "seen").read_text().split()[0] == second
     assert "MODE" not in seen["two"]
     assert not {"TOKEN", "MODE"} & seen["none"].keys()
-    shell_names = (folder_of("shell") / "names").read_text().split()
+    shell_names = (lab.folder_of("shell") / "names").read_text().split()
     for names in (*seen.values(), shell_names):
         assert "FIRST" in names, "what the user has set is there"
         assert not [name for name in names if name.startswith("MARIN_RULES_")]
@@ -112,15 +104,9 @@ def spellings_of(secret: str) -> list[bytes]:
     return [secret.encode(), base64.b64encode(secret.encode()).rstrip(b"=")[:-1]]
 
 
-def test_modules_beside_the_experiment_and_functions_of_one_name(
-    experiment: Callable[..., Path],
-    tmp_path: Path,
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    info_of: Callable[[str], dict[str, Any]],
-) -> None:
+def test_modules_beside_the_experiment_and_functions_of_one_name(lab: Lab, tmp_path: Path) -> None:
     for letter in ("alpha", "beta"):
-        experiment(
+        lab.experiment(
             f"""
             import os
 
@@ -134,8 +120,8 @@ def test_modules_beside_the_experiment_and_functions_of_one_name(
             """,
             f"project/{letter}.py",
         )
-    experiment("def greeting(name):\n    return f'hello from {name}'\n", "project/helpers.py")
-    file = experiment(
+    lab.experiment("def greeting(name):\n    return f'hello from {name}'\n", "project/helpers.py")
+    file = lab.experiment(
         """
         import alpha
         import beta
@@ -156,16 +142,16 @@ def test_modules_beside_the_experiment_and_functions_of_one_name(
     )
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    result = snakemake(experiment=file, cwd=elsewhere)
+    result = lab.snakemake(experiment=file, cwd=elsewhere)
     assert result.code == 0, result.output
-    assert (folder_of("a") / "said").read_text() == f"hello from alpha in {elsewhere}"
-    assert (folder_of("b") / "said").read_text() == f"hello from beta in {elsewhere}"
-    assert (folder_of("c") / "said").read_text() == f"hello from alpha in {elsewhere}"
-    assert [info_of(name)["fn_name"] for name in "ab"] == ["alpha.work", "beta.work"]
+    assert (lab.folder_of("a") / "said").read_text() == f"hello from alpha in {elsewhere}"
+    assert (lab.folder_of("b") / "said").read_text() == f"hello from beta in {elsewhere}"
+    assert (lab.folder_of("c") / "said").read_text() == f"hello from alpha in {elsewhere}"
+    assert [lab.info_of(name)["fn_name"] for name in "ab"] == ["alpha.work", "beta.work"]
 
     # Three functions, three rules: one can be forced without the others.
     (elsewhere / "ran").unlink()
-    result = snakemake("--forcerun", "beta_work", experiment=file, cwd=elsewhere)
+    result = lab.snakemake("--forcerun", "beta_work", experiment=file, cwd=elsewhere)
     assert result.code == 0, result.output
     assert (elsewhere / "ran").read_text().split() == ["beta"]
 
@@ -214,27 +200,20 @@ SPELT_OUT = {
 }
 
 
-def test_modules_that_hold_the_values_of_variables(
-    experiment: Callable[..., Path],
-    open_gate: Callable[[], None],
-    prefix: Path,
-    start_snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-) -> None:
-    files = {name: experiment(text, name) for name, text in SPELT_OUT.items()}
-    run = start_snakemake("-k", "-j", "3", experiment="experiment.py")
-    run.wait_for(lambda: status_of("waiting") == "RUNNING", "a step runs")
-    (plan,) = prefix.glob("experiments/.runs/*/plan")
+def test_modules_that_hold_the_values_of_variables(lab: Lab) -> None:
+    files = {name: lab.experiment(text, name) for name, text in SPELT_OUT.items()}
+    run = lab.start_snakemake("-k", "-j", "3", experiment="experiment.py")
+    run.wait_for(lambda: lab.status_of("waiting") == "RUNNING", "a step runs")
+    (plan,) = lab.prefix.glob("experiments/.runs/*/plan")
     assert b"xyzzy-plugh-7331" not in plan.read_bytes()
     for name in ("short.py", "spelt.py"):
         files[name].write_text("def answer():\n    return 'edited'\n")
-    open_gate()
+    lab.open_gate()
     result = run.wait()
     assert result.code == 1, result.output
-    assert (folder_of("short") / "answer").read_text() == "4 as planned"
-    assert (folder_of("kept") / "answer").read_text() == "not edited"
-    assert status_of("spelt") == "FAILED"
+    assert (lab.folder_of("short") / "answer").read_text() == "4 as planned"
+    assert (lab.folder_of("kept") / "answer").read_text() == "not edited"
+    assert lab.status_of("spelt") == "FAILED"
     assert f"ImportError: {files['spelt.py']} was edited after the run was planned" in result.output
     assert "xyzzy-plugh-7331" not in result.output
 
@@ -289,20 +268,13 @@ EDITED = {
 
 
 @pytest.mark.parametrize("edited", EDITED)
-def test_an_edit_during_a_run_changes_nothing_that_was_planned(
-    edited: str,
-    experiment: Callable[..., Path],
-    open_gate: Callable[[], None],
-    tmp_path: Path,
-    start_snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-) -> None:
-    files = {name: experiment(source, name) for name, source in EDITED.items()}
-    run = start_snakemake(experiment=files["experiment.py"])
+def test_an_edit_during_a_run_changes_nothing_that_was_planned(edited: str, lab: Lab, tmp_path: Path) -> None:
+    files = {name: lab.experiment(source, name) for name, source in EDITED.items()}
+    run = lab.start_snakemake(experiment=files["experiment.py"])
     run.wait_for((tmp_path / "waits").exists, "the first step runs")
-    experiment(EDITED[edited].replace('"planned"', '"edited"').replace('"second"', '"renamed"'), edited)
-    open_gate()
+    lab.experiment(EDITED[edited].replace('"planned"', '"edited"').replace('"second"', '"renamed"'), edited)
+    lab.open_gate()
     result = run.wait()
     assert result.code == 0, result.output
-    assert (folder_of("second") / "words").read_text() == "planned planned planned"
-    assert (folder_of("third") / "words").read_text() == "planned"
+    assert (lab.folder_of("second") / "words").read_text() == "planned planned planned"
+    assert (lab.folder_of("third") / "words").read_text() == "planned"

@@ -2,22 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from support.lab import Lab
 
-def test_a_failed_step_stops_only_what_depends_on_it_and_can_be_tried_again(
-    experiment: Callable[..., Path],
-    tmp_path: Path,
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-) -> None:
-    file = experiment(
+
+def test_a_failed_step_stops_only_what_depends_on_it_and_can_be_tried_again(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(
         """
         import os
         from marin_rules import ExecutorStep, executor_main
@@ -52,13 +45,13 @@ def test_a_failed_step_stops_only_what_depends_on_it_and_can_be_tried_again(
         (tmp_path / "ran").unlink()
         return sorted(lines)
 
-    result = snakemake("--keep-going", experiment=file)
+    result = lab.snakemake("--keep-going", experiment=file)
     assert result.code == 1
     assert ran() == ["bad", "free", "last"]
-    assert [status_of(name) for name in ("bad", "child", "grandchild")] == ["FAILED", "DEP_FAILED", "DEP_FAILED"]
-    assert [status_of(name) for name in ("free", "last")] == ["SUCCESS", "SUCCESS"]
-    assert info_of("bad")["run"]["error"] == "ValueError: no data anywhere"
-    log = (folder_of("bad") / ".executor_log").read_text()
+    assert [lab.status_of(name) for name in ("bad", "child", "grandchild")] == ["FAILED", "DEP_FAILED", "DEP_FAILED"]
+    assert [lab.status_of(name) for name in ("free", "last")] == ["SUCCESS", "SUCCESS"]
+    assert lab.info_of("bad")["run"]["error"] == "ValueError: no data anywhere"
+    log = (lab.folder_of("bad") / ".executor_log").read_text()
     traceback = [
         "Traceback (most recent call last):",
         '    raise ValueError("no data\\nanywhere")',
@@ -69,39 +62,34 @@ def test_a_failed_step_stops_only_what_depends_on_it_and_can_be_tried_again(
         assert f"{line}\n" in log
         assert f"[bad] {line}\n" in result.output
     assert "2 done, 1 failed, 2 not run" in result.output
-    told = f"  bad  log: {folder_of('bad') / '.executor_log'}\n      ValueError: no data anywhere\n"
+    told = f"  bad  log: {lab.folder_of('bad') / '.executor_log'}\n      ValueError: no data anywhere\n"
     assert told in result.output
     assert not list(tmp_path.rglob(".executor_status.lock"))
 
     # Refused: the failed step and what hangs on it. The rest runs, without --keep-going too.
-    shutil.rmtree(folder_of("last"))
-    result = snakemake(experiment=file, config={"force_run_failed": "false"})
+    shutil.rmtree(lab.folder_of("last"))
+    result = lab.snakemake(experiment=file, config={"force_run_failed": "false"})
     assert result.code == 1
     assert "failed previously" in result.output
     assert ran() == ["last"]
-    assert [status_of(name) for name in ("bad", "child", "grandchild")] == ["FAILED", "DEP_FAILED", "DEP_FAILED"]
-    assert info_of("bad")["run"]["attempt"] == 1
+    assert [lab.status_of(name) for name in ("bad", "child", "grandchild")] == ["FAILED", "DEP_FAILED", "DEP_FAILED"]
+    assert lab.info_of("bad")["run"]["attempt"] == 1
 
     (tmp_path / "mended").touch()
-    result = snakemake(experiment=file)
+    result = lab.snakemake(experiment=file)
     assert result.code == 0, result.output
     assert ran() == ["bad", "child", "grandchild"]
-    assert [status_of(name) for name in ("bad", "child", "grandchild")] == ["SUCCESS"] * 3
-    assert info_of("bad")["run"]["attempt"] == 2
-    assert "error" not in info_of("bad")["run"]
-    assert info_of("child")["run"]["attempt"] == 1
-    log = (folder_of("bad") / ".executor_log").read_text()
+    assert [lab.status_of(name) for name in ("bad", "child", "grandchild")] == ["SUCCESS"] * 3
+    assert lab.info_of("bad")["run"]["attempt"] == 2
+    assert "error" not in lab.info_of("bad")["run"]
+    assert lab.info_of("child")["run"]["attempt"] == 1
+    log = (lab.folder_of("bad") / ".executor_log").read_text()
     assert "ValueError: no data" in log.split(" attempt 2 by ")[0]
     assert "ValueError" not in log.split(" attempt 2 by ")[1]
 
 
-def test_a_retry_within_the_run_is_no_earlier_failure(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-) -> None:
-    file = experiment(
+def test_a_retry_within_the_run_is_no_earlier_failure(lab: Lab) -> None:
+    file = lab.experiment(
         """
         import os
         from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
@@ -118,23 +106,16 @@ def test_a_retry_within_the_run_is_no_earlier_failure(
             executor_main(steps=[after])
         """
     )
-    result = snakemake("--retries", "1", experiment=file, config={"force_run_failed": "false"})
+    result = lab.snakemake("--retries", "1", experiment=file, config={"force_run_failed": "false"})
     assert result.code == 0, result.output
-    assert status_of("flaky") == status_of("after") == "SUCCESS"
-    assert info_of("flaky")["run"]["attempt"] == 2
+    assert lab.status_of("flaky") == lab.status_of("after") == "SUCCESS"
+    assert lab.info_of("flaky")["run"]["attempt"] == 2
     assert "[flaky] FAILED: OSError: the network is down; log: " in result.output
     assert "failed previously" not in result.output
 
 
-def test_a_step_may_end_in_odd_ways(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-    is_running: Callable[[int], bool],
-) -> None:
-    file = experiment(
+def test_a_step_may_end_in_odd_ways(lab: Lab) -> None:
+    file = lab.experiment(
         """
         import os
         import signal
@@ -187,16 +168,16 @@ def test_a_step_may_end_in_odd_ways(
             )
         """
     )
-    result = snakemake("--keep-going", experiment=file)
+    result = lab.snakemake("--keep-going", experiment=file)
     assert result.code == 1
     assert "5 done, 3 failed, 0 not run" in result.output
 
     for name, reason in (("killed", "SIGKILL"), ("exits", "SystemExit: 3"), ("vanishes", "exit code 0")):
-        assert status_of(name) == "FAILED"
-        assert reason in info_of(name)["run"]["error"]
-        assert f"[{name}] FAILED: {info_of(name)['run']['error']}; log: " in result.output
-        assert not (folder_of(name) / ".artifact.json").exists()
-    assert "on the way out\n" in (folder_of("killed") / ".executor_log").read_text()
+        assert lab.status_of(name) == "FAILED"
+        assert reason in lab.info_of(name)["run"]["error"]
+        assert f"[{name}] FAILED: {lab.info_of(name)['run']['error']}; log: " in result.output
+        assert not (lab.folder_of(name) / ".artifact.json").exists()
+    assert "on the way out\n" in (lab.folder_of("killed") / ".executor_log").read_text()
 
     artifacts = {
         "returns_a_set": [7],
@@ -204,25 +185,19 @@ def test_a_step_may_end_in_odd_ways(
         "returns_a_megabyte": ["x" * 1000] * 1000,
     }
     for name, value in artifacts.items():
-        assert status_of(name) == "SUCCESS"
-        assert json.loads((folder_of(name) / ".artifact.json").read_text()) == value
+        assert lab.status_of(name) == "SUCCESS"
+        assert json.loads((lab.folder_of(name) / ".artifact.json").read_text()) == value
     for name in ("returns_a_set", "returns_nonsense"):
-        assert status_of(name) == "SUCCESS"
+        assert lab.status_of(name) == "SUCCESS"
         assert f"[{name}] warning: the return value is not JSON" in result.output
-        assert "warning: the return value is not JSON" in (folder_of(name) / ".executor_log").read_text()
+        assert "warning: the return value is not JSON" in (lab.folder_of(name) / ".executor_log").read_text()
 
-    assert status_of("leaves_a_process_behind") == "SUCCESS"
-    assert not is_running(int((folder_of("leaves_a_process_behind") / "stray").read_text()))
+    assert lab.status_of("leaves_a_process_behind") == "SUCCESS"
+    assert not lab.is_running(int((lab.folder_of("leaves_a_process_behind") / "stray").read_text()))
 
 
-def test_output_reaches_the_log_while_the_step_runs_and_the_terminal(
-    experiment: Callable[..., Path],
-    open_gate: Callable[[], None],
-    start_snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    folder_of: Callable[[str], Path],
-) -> None:
-    file = experiment(
+def test_output_reaches_the_log_while_the_step_runs_and_the_terminal(lab: Lab) -> None:
+    file = lab.experiment(
         """
         import sys
         from marin_rules import ExecutorStep, executor_main
@@ -242,16 +217,16 @@ def test_output_reaches_the_log_while_the_step_runs_and_the_terminal(
             executor_main(steps=[ExecutorStep(name="deep/talk", fn=talk, config=None)])
         """
     )
-    run = start_snakemake(experiment=file)
-    run.wait_for(lambda: status_of("deep/talk") == "RUNNING", "the step runs")
-    log = folder_of("deep/talk") / ".executor_log"
+    run = lab.start_snakemake(experiment=file)
+    run.wait_for(lambda: lab.status_of("deep/talk") == "RUNNING", "the step runs")
+    log = lab.folder_of("deep/talk") / ".executor_log"
     run.wait_for(
         lambda: {"to standard output", "to standard error"} <= set(log.read_text().splitlines()),
         "both lines in the log",
     )
     run.wait_for(lambda: "[deep/talk] to standard error\n" in run.output, "the line on the terminal")
-    assert status_of("deep/talk") == "RUNNING"
-    open_gate()
+    assert lab.status_of("deep/talk") == "RUNNING"
+    lab.open_gate()
     result = run.wait()
     assert result.code == 0, result.output
 
@@ -298,10 +273,8 @@ EXCEPTIONS = """
 """
 
 
-def test_executor_run_raises_what_failed(
-    experiment: Callable[..., Path], tmp_path: Path, python: Callable[..., Any]
-) -> None:
-    script = experiment(
+def test_executor_run_raises_what_failed(lab: Lab, tmp_path: Path) -> None:
+    script = lab.experiment(
         EXCEPTIONS
         + """
     if __name__ == "__main__":
@@ -313,7 +286,7 @@ def test_executor_run_raises_what_failed(
             json.dump([messages(error), messages(refusal)], file)
     """
     )
-    result = python(script)
+    result = lab.python(script)
     assert result.code == 0, result.output
     first, second = json.loads((tmp_path / "messages.json").read_text())
     assert first == ["2 step(s) failed", "Step failed: found", "'piano'"]
@@ -321,10 +294,8 @@ def test_executor_run_raises_what_failed(
     assert "failed previously" in second[2]
 
 
-def test_executor_run_raises_an_exception_of_the_experiment_itself(
-    experiment: Callable[..., Path], tmp_path: Path, python: Callable[..., Any]
-) -> None:
-    script = experiment(
+def test_executor_run_raises_an_exception_of_the_experiment_itself(lab: Lab, tmp_path: Path) -> None:
+    script = lab.experiment(
         EXCEPTIONS
         + """
     if __name__ == "__main__":
@@ -336,20 +307,14 @@ def test_executor_run_raises_an_exception_of_the_experiment_itself(
         assert original.args == ("the violin", 12)
     """
     )
-    result = python(script)
+    result = lab.python(script)
     assert result.code == 0, result.output
     expected = ["1 step(s) failed", "Step failed: tuned", "('the violin', 12)"]
     assert json.loads((tmp_path / "messages.json").read_text()) == expected
 
 
-def test_return_values(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-) -> None:
-    file = experiment(
+def test_return_values(lab: Lab) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
 
@@ -372,22 +337,20 @@ def test_return_values(
             executor_main(steps=[ExecutorStep(name, fn, None) for name, fn in functions.items()])
         """
     )
-    result = snakemake("--keep-going", experiment=file)
+    result = lab.snakemake("--keep-going", experiment=file)
     assert result.code == 1, result.output
-    text = (folder_of("numbers") / ".artifact.json").read_text()
+    text = (lab.folder_of("numbers") / ".artifact.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == {"loss": 0.5, "best": 3, "worst": "NaN"}
     assert "[numbers] warning" not in result.output
-    assert status_of("deep") == "SUCCESS"
+    assert lab.status_of("deep") == "SUCCESS"
     assert "[deep] warning: the return value is not JSON" in result.output
-    assert not (folder_of("deep") / ".artifact.json").exists()
-    assert status_of("later") == "FAILED"
-    assert "the function returned a coroutine, whose body has not run" in info_of("later")["run"]["error"]
+    assert not (lab.folder_of("deep") / ".artifact.json").exists()
+    assert lab.status_of("later") == "FAILED"
+    assert "the function returned a coroutine, whose body has not run" in lab.info_of("later")["run"]["error"]
 
 
-def test_a_worker_that_is_gone_is_told_as_the_reason(
-    experiment: Callable[..., Path], python: Any, prefix: Path
-) -> None:
-    path = experiment(
+def test_a_worker_that_is_gone_is_told_as_the_reason(lab: Lab) -> None:
+    path = lab.experiment(
         """
         import json, os, signal, time
         from marin_rules import ExecutorStep, executor_main, this_output_path
@@ -400,7 +363,7 @@ def test_a_worker_that_is_gone_is_told_as_the_reason(
         executor_main(steps=[ExecutorStep("model", kill_worker, {"lease": this_output_path(".executor_status.lock")})])
         """
     )
-    result = python(path, "--prefix", prefix)
+    result = lab.python(path, "--prefix", lab.prefix)
     assert result.code == 1, result.output
     (line,) = [line for line in result.output.splitlines() if " FAILED model after " in line]
     assert line.endswith(": its worker is gone, perhaps killed")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from marin_rules.engine.interrupts import is_echo
+from support.lab import Lab
 
 CHECKPOINTED = """
     import os
@@ -69,15 +70,15 @@ GATED = """
 
 
 @pytest.fixture
-def gated(experiment: Callable[..., Path]) -> Path:
+def gated(lab: Lab) -> Path:
     """A step that waits at the gate, and one after it."""
-    return experiment(GATED)
+    return lab.experiment(GATED)
 
 
 @pytest.fixture
-def checkpointed(experiment: Callable[..., Path]) -> Path:
+def checkpointed(lab: Lab) -> Path:
     """A step that saves a checkpoint, starts two processes and hangs; the next attempt continues and ends."""
-    return experiment(CHECKPOINTED)
+    return lab.experiment(CHECKPOINTED)
 
 
 @pytest.fixture
@@ -92,16 +93,14 @@ def step_processes(tmp_path: Path) -> Callable[[Any], list[int]]:
 
 
 @pytest.fixture
-def assert_completed(
-    tmp_path: Path, folder_of: Callable[[str], Path], status_of: Callable[[str], str | None]
-) -> Callable[[Any], None]:
+def assert_completed(tmp_path: Path, lab: Lab) -> Callable[[Any], None]:
     """The second run of `checkpointed` continued from the checkpoint and left nothing but results."""
 
     def check(result: Any) -> None:
         assert result.code == 0, result.output
         assert (tmp_path / "ran").read_text().split() == ["train", "train", "evaluate"]
-        assert (folder_of("model") / "model").read_text() == "continued from step 7"
-        assert status_of("model") == status_of("score") == "SUCCESS"
+        assert (lab.folder_of("model") / "model").read_text() == "continued from step 7"
+        assert lab.status_of("model") == lab.status_of("score") == "SUCCESS"
         assert leases(tmp_path) == []
 
     return check
@@ -115,53 +114,40 @@ def leases(folder: Path) -> list[Path]:
 def test_an_interrupt_cancels_the_step_and_leaves_nothing_behind(
     door: str,
     checkpointed: Path,
-    prefix: Path,
+    lab: Lab,
     tmp_path: Path,
-    start: Callable[..., Any],
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
     step_processes: Callable[[Any], list[int]],
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
     assert_completed: Callable[[Any], None],
-    is_running: Callable[[int], bool],
 ) -> None:
     if door == "snakemake":
-        run = start_snakemake(experiment=checkpointed)
+        run = lab.start_snakemake(experiment=checkpointed)
     else:
-        run = start([sys.executable, checkpointed, "--prefix", prefix])
+        run = lab.start([sys.executable, checkpointed, "--prefix", lab.prefix])
     pids = step_processes(run)
-    assert all(is_running(pid) for pid in pids)
+    assert all(lab.is_running(pid) for pid in pids)
     run.interrupt()
     result = run.wait(30)
     assert result.code == (1 if door == "snakemake" else 130), result.output
     assert "error:" not in result.output
     end = "\n0 done, 1 stopped, 1 not run\nRun the same command again to go on: what is done is kept.\n"
     assert end in result.output
-    wait_until(lambda: not run.alive(), "the end of all processes")
-    assert not any(is_running(pid) for pid in pids)
-    assert status_of("model") == "CANCELLED"
-    assert status_of("score") is None
+    lab.wait_until(lambda: not run.alive(), "the end of all processes")
+    assert not any(lab.is_running(pid) for pid in pids)
+    assert lab.status_of("model") == "CANCELLED"
+    assert lab.status_of("score") is None
     assert leases(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
-    assert "stopped by SIG" in info_of("model")["run"]["error"]
+    assert "stopped by SIG" in lab.info_of("model")["run"]["error"]
     assert "Traceback" not in result.output
 
     if door == "snakemake":
-        assert_completed(snakemake(experiment=checkpointed))
+        assert_completed(lab.snakemake(experiment=checkpointed))
 
 
 def test_an_interrupt_cancels_a_shell_rule(
-    experiment: Callable[..., Path],
-    tmp_path: Path,
-    start_snakemake: Callable[..., Any],
-    step_processes: Callable[[Any], list[int]],
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    is_running: Callable[[int], bool],
+    lab: Lab, tmp_path: Path, step_processes: Callable[[Any], list[int]]
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, SnakemakeRule, executor_main
 
@@ -169,7 +155,7 @@ def test_an_interrupt_cancels_a_shell_rule(
             executor_main(steps=[ExecutorStep(name="shell", fn=SnakemakeRule("linger"), config=None)])
         """
     )
-    experiment(
+    lab.experiment(
         """
         rule linger:
             input:
@@ -190,104 +176,78 @@ def test_an_interrupt_cancels_a_shell_rule(
         """,
         "experiment.smk",
     )
-    run = start_snakemake(experiment=file)
+    run = lab.start_snakemake(experiment=file)
     pids = step_processes(run)
     run.interrupt()
     assert run.wait(30).code == 1
-    wait_until(lambda: not run.alive(), "the end of all processes", 20)
-    assert not any(is_running(pid) for pid in pids)
-    assert status_of("shell") == "CANCELLED"
+    lab.wait_until(lambda: not run.alive(), "the end of all processes", 20)
+    assert not any(lab.is_running(pid) for pid in pids)
+    assert lab.status_of("shell") == "CANCELLED"
     assert leases(tmp_path) == []
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python"])
 def test_a_step_outlives_its_killed_driver_and_the_next_run_waits_for_it(
-    door: str,
-    gated: Path,
-    open_gate: Callable[[], None],
-    tmp_path: Path,
-    prefix: Path,
-    start: Callable[..., Any],
-    start_snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
+    door: str, gated: Path, lab: Lab, tmp_path: Path
 ) -> None:
     first = (
-        start_snakemake(experiment=gated)
+        lab.start_snakemake(experiment=gated)
         if door == "snakemake"
-        else start([sys.executable, gated, "--prefix", str(prefix)])
+        else lab.start([sys.executable, gated, "--prefix", str(lab.prefix)])
     )
     first.wait_for((tmp_path / "ran").exists, "the step runs")
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
 
-    second = start_snakemake(experiment=gated)
+    second = lab.start_snakemake(experiment=gated)
     second.wait_for(lambda: "[slow] waiting: held by " in second.output, "the second run waits")
-    open_gate()
+    lab.open_gate()
     result = second.wait()
     assert result.code == 0, result.output
     assert "[slow] done by the other run\n" in result.output
     assert (tmp_path / "ran").read_text().split() == ["slow", "after"]
-    assert status_of("slow") == status_of("after") == "SUCCESS"
+    assert lab.status_of("slow") == lab.status_of("after") == "SUCCESS"
     assert leases(tmp_path) == []
 
 
 def test_a_report_after_a_driver_was_killed_shows_the_step_that_outlived_it(
-    gated: Path,
-    open_gate: Callable[[], None],
-    tmp_path: Path,
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
+    gated: Path, lab: Lab, tmp_path: Path
 ) -> None:
-    run = start_snakemake(experiment=gated)
+    run = lab.start_snakemake(experiment=gated)
     run.wait_for((tmp_path / "ran").exists, "the step runs")
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    open_gate()
-    wait_until(lambda: status_of("slow") == "SUCCESS", "the end of the step")
-    result = snakemake("--report", "report.html", experiment=gated)
+    lab.open_gate()
+    lab.wait_until(lambda: lab.status_of("slow") == "SUCCESS", "the end of the step")
+    result = lab.snakemake("--report", "report.html", experiment=gated)
     assert result.code == 0, result.output
     assert (tmp_path / "report.html").stat().st_size > 0
 
 
 def test_the_lease_of_a_killed_worker_is_taken_over_at_once(
-    checkpointed: Path,
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
-    step_processes: Callable[[Any], list[int]],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-    assert_completed: Callable[[Any], None],
-    is_running: Callable[[int], bool],
+    checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]], assert_completed: Callable[[Any], None]
 ) -> None:
-    run = start_snakemake(experiment=checkpointed)
+    run = lab.start_snakemake(experiment=checkpointed)
     step, *_ = step_processes(run)
-    os.kill(lease_holder(folder_of("model")), signal.SIGKILL)
+    os.kill(lease_holder(lab.folder_of("model")), signal.SIGKILL)
     assert run.wait(30).code == 1
-    assert not is_running(step)
-    assert status_of("model") == "RUNNING"
+    assert not lab.is_running(step)
+    assert lab.status_of("model") == "RUNNING"
 
-    result = snakemake(experiment=checkpointed)
+    result = lab.snakemake(experiment=checkpointed)
     assert "waiting: held by" not in result.output
     assert_completed(result)
-    assert info_of("model")["run"]["attempt"] == 2
+    assert lab.info_of("model")["run"]["attempt"] == 2
 
 
 def test_nothing_that_a_step_started_outlives_its_killed_worker(
-    checkpointed: Path,
-    start_snakemake: Callable[..., Any],
-    step_processes: Callable[[Any], list[int]],
-    wait_until: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    is_running: Callable[[int], bool],
+    checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]]
 ) -> None:
     """The next attempt starts at once: a process left from this one would write into the same output path."""
-    run = start_snakemake(experiment=checkpointed)
+    run = lab.start_snakemake(experiment=checkpointed)
     pids = step_processes(run)
-    os.kill(lease_holder(folder_of("model")), signal.SIGKILL)
-    wait_until(lambda: not any(is_running(pid) for pid in pids), "the end of all that the step started", 20)
+    os.kill(lease_holder(lab.folder_of("model")), signal.SIGKILL)
+    lab.wait_until(lambda: not any(lab.is_running(pid) for pid in pids), "the end of all that the step started", 20)
 
 
 def lease_holder(folder: Path) -> int:
@@ -296,59 +256,39 @@ def lease_holder(folder: Path) -> int:
     return pid
 
 
-def test_a_killed_job_ends_its_step(
-    checkpointed: Path,
-    start_snakemake: Callable[..., Any],
-    step_processes: Callable[[Any], list[int]],
-    wait_until: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    is_running: Callable[[int], bool],
-) -> None:
-    run = start_snakemake(experiment=checkpointed)
+def test_a_killed_job_ends_its_step(checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]]) -> None:
+    run = lab.start_snakemake(experiment=checkpointed)
     pids = step_processes(run)
     jobs = [pid for pid, command in run.command_lines().items() if "run-step" in command]
     assert jobs
     for pid in jobs:
         os.kill(pid, signal.SIGKILL)
     assert run.wait(30).code == 1
-    wait_until(lambda: not run.alive(), "the end of all processes", 20)
-    assert not any(is_running(pid) for pid in pids)
-    assert status_of("model") == "CANCELLED"
-    assert leases(folder_of("model")) == []
+    lab.wait_until(lambda: not run.alive(), "the end of all processes", 20)
+    assert not any(lab.is_running(pid) for pid in pids)
+    assert lab.status_of("model") == "CANCELLED"
+    assert leases(lab.folder_of("model")) == []
 
 
-def test_a_run_goes_on_without_its_warm_server(
-    gated: Path,
-    open_gate: Callable[[], None],
-    tmp_path: Path,
-    start_snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-) -> None:
-    run = start_snakemake(experiment=gated)
+def test_a_run_goes_on_without_its_warm_server(gated: Path, lab: Lab, tmp_path: Path) -> None:
+    run = lab.start_snakemake(experiment=gated)
     run.wait_for((tmp_path / "ran").exists, "the step runs")
     # The server is older than the workers that it forked, which have its command line.
     servers = (pid for pid, command in run.command_lines().items() if "marin_rules.worker.warm.client" in command)
     os.kill(min(servers), signal.SIGKILL)
-    open_gate()
+    lab.open_gate()
     result = run.wait(40)
     assert result.code == 0, result.output
     assert (tmp_path / "ran").read_text().split() == ["slow", "after"]
-    assert status_of("slow") == status_of("after") == "SUCCESS"
+    assert lab.status_of("slow") == lab.status_of("after") == "SUCCESS"
 
 
 def has_started_a_step(run: Any) -> bool:
     return " start  " in run.output
 
 
-def test_any_number_of_sudden_deaths_converges(
-    experiment: Callable[..., Path],
-    prefix: Path,
-    tmp_path: Path,
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
-) -> None:
-    file = experiment(
+def test_any_number_of_sudden_deaths_converges(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(
         """
         import json
         import os
@@ -379,26 +319,26 @@ def test_any_number_of_sudden_deaths_converges(
     ran = tmp_path / "ran"
     chance = random.Random(20260611)
     for moment in range(4):
-        run = start_snakemake("-j", "2", experiment=file)
+        run = lab.start_snakemake("-j", "2", experiment=file)
         if moment == 0:
-            run.wait_for(lambda: list(prefix.rglob("plan")), "the plan")
+            run.wait_for(lambda: list(lab.prefix.rglob("plan")), "the plan")
         else:
             run.wait_for(functools.partial(has_started_a_step, run), "a step")
         time.sleep(chance.uniform(0, 1.2))  # The moment itself: anything may be going on.
         run.kill_everything()
-        for status in prefix.rglob(".executor_status"):
+        for status in lab.prefix.rglob(".executor_status"):
             if status.read_text() == "SUCCESS":
                 assert len(json.loads((status.parent / "data.json").read_text())) == 101
 
-    result = snakemake("-j", "2", experiment=file)
+    result = lab.snakemake("-j", "2", experiment=file)
     assert result.code == 0, result.output
     assert "waiting: held by" not in result.output
     for number in range(8):
-        (folder,) = prefix.glob(f"work/{number}-*")
+        (folder,) = lab.prefix.glob(f"work/{number}-*")
         expected = 101 * min(number, 2)
         assert json.loads((folder / "data.json").read_text()) == [*range(100), expected]
         assert (folder / ".executor_status").read_text() == "SUCCESS"
-    assert leases(prefix) == []
+    assert leases(lab.prefix) == []
     assert set(ran.read_text().split()) == {str(number) for number in range(8)}
 
 
@@ -407,30 +347,22 @@ def test_any_number_of_sudden_deaths_converges(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_script_alone_stops_the_run(
-    number: signal.Signals,
-    checkpointed: Path,
-    prefix: Path,
-    tmp_path: Path,
-    start: Callable[..., Any],
-    step_processes: Callable[[Any], list[int]],
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    is_running: Callable[[int], bool],
+    number: signal.Signals, checkpointed: Path, lab: Lab, tmp_path: Path, step_processes: Callable[[Any], list[int]]
 ) -> None:
     """As systemd and IDEs send it. SIGTERM: in the background of a script, where SIGINT is ignored."""
-    command = [sys.executable, str(checkpointed), "--prefix", str(prefix)]
+    command = [sys.executable, str(checkpointed), "--prefix", str(lab.prefix)]
     if number is signal.SIGTERM:
         command = [sys.executable, "-c", _DEAF_TO_CTRL_C, *command]
-    run = start(command)
+    run = lab.start(command)
     pids = step_processes(run)
     os.kill(run.pid, number)
     result = run.wait(30)
     assert result.code == 128 + number, result.output
     assert "Traceback" not in result.output
-    wait_until(lambda: not run.alive(), "the end of all processes")
-    assert not any(is_running(pid) for pid in pids)
-    assert status_of("model") == "CANCELLED"
-    assert status_of("score") is None
+    lab.wait_until(lambda: not run.alive(), "the end of all processes")
+    assert not any(lab.is_running(pid) for pid in pids)
+    assert lab.status_of("model") == "CANCELLED"
+    assert lab.status_of("score") is None
     assert leases(tmp_path) == []
 
 
@@ -442,20 +374,16 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def test_an_interrupt_of_snakemake_alone_stops_its_jobs(
-    checkpointed: Path,
-    start_snakemake: Callable[..., Any],
-    step_processes: Callable[[Any], list[int]],
-    status_of: Callable[[str], str | None],
-    is_running: Callable[[int], bool],
+    checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]]
 ) -> None:
-    run = start_snakemake(experiment=checkpointed)
+    run = lab.start_snakemake(experiment=checkpointed)
     pids = step_processes(run)
     os.kill(run.pid, signal.SIGINT)
     os.kill(run.pid, signal.SIGHUP)  # An echo, as systemd sends one.
     assert run.wait(30).code == 1
     assert "Traceback" not in run.output
-    assert not any(is_running(pid) for pid in pids)
-    assert status_of("model") == "CANCELLED"
+    assert not any(lab.is_running(pid) for pid in pids)
+    assert lab.status_of("model") == "CANCELLED"
 
 
 @pytest.mark.parametrize(
@@ -466,25 +394,17 @@ def test_the_same_request_to_stop_counts_once(stopped_at: float | None, now: flo
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_snakemake_told_to_finish_says_what_happened(
-    is_last: bool,
-    gated: Path,
-    open_gate: Callable[[], None],
-    tmp_path: Path,
-    prefix: Path,
-    start_snakemake: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-) -> None:
+def test_snakemake_told_to_finish_says_what_happened(is_last: bool, gated: Path, lab: Lab, tmp_path: Path) -> None:
     """SIGTERM to Snakemake: what runs is finished, nothing new begins. If nothing was left, the run is a success."""
-    run = start_snakemake(experiment=gated, config={"run_only": "slow" if is_last else "after"})
+    run = lab.start_snakemake(experiment=gated, config={"run_only": "slow" if is_last else "after"})
     run.wait_for((tmp_path / "ran").exists, "the step runs")
     os.kill(run.pid, signal.SIGTERM)
     run.wait_for(lambda: "Will exit after finishing" in run.output, "Snakemake has heard it")
-    open_gate()
+    lab.open_gate()
     result = run.wait()
-    assert status_of("slow") == "SUCCESS"
-    assert status_of("after") is None
+    assert lab.status_of("slow") == "SUCCESS"
+    assert lab.status_of("after") is None
     assert result.code == (0 if is_last else 1), result.output
     assert ("all done, the results are in:\n  slow" in result.output) is is_last
     assert ("1 done, 0 failed, 1 not run" in result.output) is not is_last
-    assert list(prefix.glob("experiments/.runs/*")) == [] or not is_last
+    assert list(lab.prefix.glob("experiments/.runs/*")) == [] or not is_last

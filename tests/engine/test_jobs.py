@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from support.lab import Lab
+
 GATED = """
     from marin_rules import ExecutorStep, executor_main
 
@@ -32,7 +34,7 @@ GATED = """
 
 
 @pytest.fixture
-def start_jobs(start: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def start_jobs(lab: Lab, tmp_path: Path) -> Callable[..., Any]:
     """`start_jobs("list")` starts `marin-rules jobs list`, on a machine without Slurm, and does not wait."""
     nothing = tmp_path / "nothing"
     nothing.mkdir()
@@ -40,7 +42,7 @@ def start_jobs(start: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
 
     def launch(*arguments: str | Path, **options: Any) -> Any:
         env = {"PATH": str(nothing), **options.pop("env", {})}
-        return start([program, "jobs", *arguments], env=env, **options)
+        return lab.start([program, "jobs", *arguments], env=env, **options)
 
     return launch
 
@@ -64,16 +66,11 @@ def listed(jobs: Callable[..., Any]) -> Callable[[], Any]:
 
 
 @pytest.fixture
-def gated_run(
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Any],
-    open_gate: Callable[[], None],
-    folder_of: Callable[[str], Path],
-) -> Any:
+def gated_run(lab: Lab) -> Any:
     """A run whose first step has printed its first line and waits at the gate."""
-    run = start_snakemake("--retries", "1", experiment=experiment(GATED))
+    run = lab.start_snakemake("--retries", "1", experiment=lab.experiment(GATED))
     run.wait_for(lambda: "[parts/slow] at the gate" in run.output, "the step is at the gate")
-    run.wait_for((folder_of("parts/slow") / ".executor_info").exists, "the worker has written its info")
+    run.wait_for((lab.folder_of("parts/slow") / ".executor_info").exists, "the worker has written its info")
     return run
 
 
@@ -87,14 +84,9 @@ def test_nothing_is_under_way(jobs: Callable[..., Any]) -> None:
 
 
 def test_a_running_step_is_listed_with_its_process_and_its_run(
-    gated_run: Any,
-    jobs: Callable[..., Any],
-    listed: Callable[[], Any],
-    open_gate: Callable[[], None],
-    folder_of: Callable[[str], Path],
-    tmp_path: Path,
+    gated_run: Any, jobs: Callable[..., Any], listed: Callable[[], Any], lab: Lab, tmp_path: Path
 ) -> None:
-    worker = json.loads((folder_of("parts/slow") / ".executor_status.lock").read_text())["owner"]
+    worker = json.loads((lab.folder_of("parts/slow") / ".executor_status.lock").read_text())["owner"]
     host = os.uname().nodename
     result = jobs("list")
     assert result.code == 0
@@ -109,8 +101,8 @@ def test_a_running_step_is_listed_with_its_process_and_its_run(
     assert step.pop("seconds") > 0
     assert step == {
         "step": "parts/slow",
-        "key": f"parts/{folder_of('parts/slow').name}",
-        "output_path": str(folder_of("parts/slow")),
+        "key": f"parts/{lab.folder_of('parts/slow').name}",
+        "output_path": str(lab.folder_of("parts/slow")),
         "run": run_id,
         "slurm_job": None,
         "pid": worker["pid"],
@@ -124,24 +116,20 @@ def test_a_running_step_is_listed_with_its_process_and_its_run(
     assert (run["id"], run["experiment"]) == (run_id, str(tmp_path / "experiment.py"))
     assert run["driver"] == {"pid": gated_run.pid, "host": host, "gone": False}
 
-    open_gate()
+    lab.open_gate()
     assert gated_run.wait().code == 0
     assert jobs("list").output == "nothing is under way\n"
 
 
 def test_a_log_is_followed_to_the_end_of_its_step_whatever_it_is_called(
-    gated_run: Any,
-    start_jobs: Callable[..., Any],
-    open_gate: Callable[[], None],
-    folder_of: Callable[[str], Path],
-    tmp_path: Path,
+    gated_run: Any, start_jobs: Callable[..., Any], lab: Lab, tmp_path: Path
 ) -> None:
-    folder, elsewhere = folder_of("parts/slow"), tmp_path / "tmp"
+    folder, elsewhere = lab.folder_of("parts/slow"), tmp_path / "tmp"
     names = ["parts/slow", f"parts/{folder.name}", os.path.relpath(folder, elsewhere)]
     followers = [start_jobs("logs", name, "-f", cwd=elsewhere) for name in names]
     for follower in followers:
         follower.wait_for(lambda told=follower: "at the gate\n" in told.output, "the follower has the first line")
-    open_gate()
+    lab.open_gate()
     for follower in followers:
         result = follower.wait()
         assert result.code == 0
@@ -153,14 +141,14 @@ def test_a_log_is_followed_to_the_end_of_its_step_whatever_it_is_called(
 
 
 def test_a_log_that_is_still_to_come_is_waited_for(
-    gated_run: Any, jobs: Callable[..., Any], start_jobs: Callable[..., Any], open_gate: Callable[[], None]
+    gated_run: Any, jobs: Callable[..., Any], start_jobs: Callable[..., Any], lab: Lab
 ) -> None:
     at_once = jobs("logs", "after")
     assert at_once.code == 1
     assert re.fullmatch(r"marin-rules: step after has no log at \S+: it has not started yet\n", at_once.output)
     follower = start_jobs("logs", "after", "-f")
     follower.wait_for(lambda: follower.output == at_once.output, "it waits")
-    open_gate()
+    lab.open_gate()
     result = follower.wait()
     assert result.code == 0
     assert "after the gate\n" in result.output
@@ -168,55 +156,46 @@ def test_a_log_that_is_still_to_come_is_waited_for(
     assert gated_run.wait().code == 0
 
 
-def test_the_log_of_a_finished_step_is_found_by_its_path(
-    gated_run: Any, jobs: Callable[..., Any], open_gate: Callable[[], None], folder_of: Callable[[str], Path]
-) -> None:
-    open_gate()
+def test_the_log_of_a_finished_step_is_found_by_its_path(gated_run: Any, jobs: Callable[..., Any], lab: Lab) -> None:
+    lab.open_gate()
     gated_run.wait()
-    log = (folder_of("after") / ".executor_log").read_text()
-    assert jobs("logs", folder_of("after")).output == log
-    assert jobs("logs", "-f", folder_of("after")).output == f"{log}marin-rules: step after: SUCCESS\n"
-    (folder_of("after") / ".executor_log.rank-1").write_text("the second machine\n")
-    assert jobs("logs", "--rank", "1", folder_of("after")).output == "the second machine\n"
-    missing = jobs("logs", "--rank", "2", folder_of("after"))
+    log = (lab.folder_of("after") / ".executor_log").read_text()
+    assert jobs("logs", lab.folder_of("after")).output == log
+    assert jobs("logs", "-f", lab.folder_of("after")).output == f"{log}marin-rules: step after: SUCCESS\n"
+    (lab.folder_of("after") / ".executor_log.rank-1").write_text("the second machine\n")
+    assert jobs("logs", "--rank", "1", lab.folder_of("after")).output == "the second machine\n"
+    missing = jobs("logs", "--rank", "2", lab.folder_of("after"))
     assert missing.code == 1
-    assert f"no log at {folder_of('after')}/.executor_log.rank-2: SUCCESS" in missing.output
+    assert f"no log at {lab.folder_of('after')}/.executor_log.rank-2: SUCCESS" in missing.output
 
 
-def test_a_log_larger_than_memory_is_shown_piece_by_piece_or_from_its_end(
-    gated_run: Any, start: Callable[..., Any], open_gate: Callable[[], None], folder_of: Callable[[str], Path]
-) -> None:
-    open_gate()
+def test_a_log_larger_than_memory_is_shown_piece_by_piece_or_from_its_end(gated_run: Any, lab: Lab) -> None:
+    lab.open_gate()
     gated_run.wait()
-    log = folder_of("after") / ".executor_log"
+    log = lab.folder_of("after") / ".executor_log"
     size = 1 << 30
     os.truncate(log, size)  # A hole: it takes no room on the disk.
     with log.open("a") as file:
         file.writelines(f"line {number}\n" for number in range(5))
     program = Path(sys.executable).with_name("marin-rules")
-    command = f"ulimit -v 800000; PATH=/nothing {program} jobs logs {folder_of('after')}"
-    whole = start(["bash", "-o", "pipefail", "-c", f"{command} | wc -c"]).wait()
+    command = f"ulimit -v 800000; PATH=/nothing {program} jobs logs {lab.folder_of('after')}"
+    whole = lab.start(["bash", "-o", "pipefail", "-c", f"{command} | wc -c"]).wait()
     assert (whole.code, whole.output) == (0, f"{size + 35}\n")
-    end = start(["bash", "-c", f"{command} --tail 2"]).wait()
+    end = lab.start(["bash", "-c", f"{command} --tail 2"]).wait()
     assert (end.code, end.output) == (0, "line 3\nline 4\n")
-    followed = start(["bash", "-c", f"{command} --tail 3 -f"]).wait()
+    followed = lab.start(["bash", "-c", f"{command} --tail 3 -f"]).wait()
     assert followed.output == "line 2\nline 3\nline 4\nmarin-rules: step after: SUCCESS\n"
-    assert start(["bash", "-c", f"{command} --tail 0"]).wait().code == 2
+    assert lab.start(["bash", "-c", f"{command} --tail 0"]).wait().code == 2
 
 
 @pytest.mark.parametrize("scheme", ["gs", "s3"])
 def test_logs_and_stops_reach_a_step_in_a_bucket(
-    scheme: str,
-    request: pytest.FixtureRequest,
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Any],
-    start_jobs: Callable[..., Any],
-    open_gate: Callable[[], None],
+    scheme: str, request: pytest.FixtureRequest, lab: Lab, start_jobs: Callable[..., Any]
 ) -> None:
     store = request.getfixturevalue("gcs" if scheme == "gs" else "s3")
     store.create_bucket("bucket")
     env = store.environment | {"MARIN_LEASE_LIFETIME_SECONDS": "3"}  # The log is published at each heartbeat.
-    run = start_snakemake(experiment=experiment(GATED), prefix=f"{scheme}://bucket/x", env=env)
+    run = lab.start_snakemake(experiment=lab.experiment(GATED), prefix=f"{scheme}://bucket/x", env=env)
     run.wait_for(lambda: "[parts/slow] at the gate" in run.output, "the step is at the gate")
     follower = start_jobs("logs", "-f", "parts/slow", env=env)
     follower.wait_for(lambda: "at the gate\n" in follower.output, "the follower has the first line")
@@ -228,103 +207,73 @@ def test_logs_and_stops_reach_a_step_in_a_bucket(
     assert run.wait().code == 1
 
 
-def test_ctrl_c_ends_the_follower_and_nothing_else(
-    gated_run: Any, start_jobs: Callable[..., Any], open_gate: Callable[[], None]
-) -> None:
+def test_ctrl_c_ends_the_follower_and_nothing_else(gated_run: Any, start_jobs: Callable[..., Any], lab: Lab) -> None:
     follower = start_jobs("logs", "-f", "parts/slow")
     follower.wait_for(lambda: "at the gate\n" in follower.output, "the follower has the first line")
     follower.interrupt()
     result = follower.wait()
     assert result.code == 130
     assert "Traceback" not in result.output
-    open_gate()
+    lab.open_gate()
     assert gated_run.wait().code == 0
 
 
 def test_a_stopped_step_is_cancelled_its_lease_is_free_and_its_driver_told(
-    gated_run: Any,
-    jobs: Callable[..., Any],
-    start_snakemake: Callable[..., Any],
-    open_gate: Callable[[], None],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-    tmp_path: Path,
+    gated_run: Any, jobs: Callable[..., Any], lab: Lab, tmp_path: Path
 ) -> None:
     result = jobs("stop", "parts/slow")
     assert result.code == 0, result.output
     assert result.output.endswith("stopped parts/slow: CANCELLED\n")
-    assert status_of("parts/slow") == "CANCELLED"
-    assert info_of("parts/slow")["run"]["error"] == "stopped by SIGTERM"
+    assert lab.status_of("parts/slow") == "CANCELLED"
+    assert lab.info_of("parts/slow")["run"]["error"] == "stopped by SIGTERM"
     assert leases(tmp_path) == []
     told = gated_run.wait()
     assert told.code == 1
     assert re.search(r"^[\d:]+ stopped parts/slow after ", told.output, re.MULTILINE)
     assert told.output.count("the step was stopped in this run") == 1  # To the retry, which does nothing.
-    assert info_of("parts/slow")["run"]["attempt"] == 1
+    assert lab.info_of("parts/slow")["run"]["attempt"] == 1
     assert jobs("list").output == "nothing is under way\n"
 
-    again = start_snakemake(experiment=tmp_path / "experiment.py")
-    open_gate()
+    again = lab.start_snakemake(experiment=tmp_path / "experiment.py")
+    lab.open_gate()
     assert again.wait().code == 0
 
 
-def test_a_step_that_does_not_run_is_not_stopped(
-    gated_run: Any,
-    jobs: Callable[..., Any],
-    open_gate: Callable[[], None],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-) -> None:
+def test_a_step_that_does_not_run_is_not_stopped(gated_run: Any, jobs: Callable[..., Any], lab: Lab) -> None:
     result = jobs("stop", "after")
     assert (result.code, result.output) == (1, "marin-rules: step after does not run: it has not started yet\n")
-    open_gate()
+    lab.open_gate()
     gated_run.wait()
-    result = jobs("stop", folder_of("after"))
+    result = jobs("stop", lab.folder_of("after"))
     assert (result.code, result.output) == (1, "marin-rules: step after does not run: SUCCESS\n")
-    assert status_of("after") == "SUCCESS"
+    assert lab.status_of("after") == "SUCCESS"
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python", "background"])
 def test_a_stopped_run_ends_with_all_that_it_has_started(
-    door: str,
-    experiment: Callable[..., Path],
-    start: Callable[..., Any],
-    start_snakemake: Callable[..., Any],
-    open_gate: Callable[[], None],
-    listed: Callable[[], Any],
-    jobs: Callable[..., Any],
-    status_of: Callable[[str], str | None],
-    wait_until: Callable[..., Any],
-    prefix: Path,
-    tmp_path: Path,
+    door: str, lab: Lab, listed: Callable[[], Any], jobs: Callable[..., Any], tmp_path: Path
 ) -> None:
-    file = experiment(GATED)
+    file = lab.experiment(GATED)
     if door == "snakemake":
-        run = start_snakemake(experiment=file)
+        run = lab.start_snakemake(experiment=file)
     else:  # The driver is not the leader of its process group; in the background of a script it ignores SIGINT.
         shell = ["sh", "-c", f"trap '' {'INT' if door == 'background' else ''}; exec \"$@\"", "sh"]
-        run = start([*shell, sys.executable, file, "--prefix", prefix])
+        run = lab.start([*shell, sys.executable, file, "--prefix", lab.prefix])
     run.wait_for(lambda: "at the gate" in run.output, "the step is at the gate")
     (known,) = listed()["runs"]
     result = jobs("stop", known["id"][:-2])
     assert result.code == 0, result.output
     assert result.output.endswith(f"stopped parts/slow: CANCELLED\nstopped run {known['id']}\n")
     assert run.wait().code != 0
-    wait_until(lambda: not run.alive(), "the end of all processes")
-    assert (status_of("parts/slow"), status_of("after")) == ("CANCELLED", None)
+    lab.wait_until(lambda: not run.alive(), "the end of all processes")
+    assert (lab.status_of("parts/slow"), lab.status_of("after")) == ("CANCELLED", None)
     assert leases(tmp_path) == []
     assert jobs("list").output == "nothing is under way\n"
 
 
 @pytest.mark.parametrize("target", ["step", "run"])
 def test_what_outlives_its_killed_driver_is_shown_and_can_be_stopped(
-    target: str,
-    gated_run: Any,
-    jobs: Callable[..., Any],
-    listed: Callable[[], Any],
-    status_of: Callable[[str], str | None],
-    wait_until: Callable[..., Any],
-    tmp_path: Path,
+    target: str, gated_run: Any, jobs: Callable[..., Any], listed: Callable[[], Any], lab: Lab, tmp_path: Path
 ) -> None:
     os.kill(gated_run.pid, signal.SIGKILL)
     gated_run.wait()
@@ -334,15 +283,15 @@ def test_what_outlives_its_killed_driver_is_shown_and_can_be_stopped(
     (run,) = listed()["runs"]
     result = jobs("stop", "parts/slow" if target == "step" else run["id"])
     assert result.code == 0, result.output
-    assert status_of("parts/slow") == "CANCELLED"
+    assert lab.status_of("parts/slow") == "CANCELLED"
     assert leases(tmp_path) == []
     assert jobs("list").output == "nothing is under way\n"
     assert list((tmp_path / "state" / "marin-rules" / "runs").iterdir()) == []
-    wait_until(lambda: not gated_run.alive(), "the end of all processes")
+    lab.wait_until(lambda: not gated_run.alive(), "the end of all processes")
 
 
 def test_a_run_of_which_nothing_is_left_is_forgotten(
-    gated_run: Any, jobs: Callable[..., Any], status_of: Callable[[str], str | None], tmp_path: Path
+    gated_run: Any, jobs: Callable[..., Any], lab: Lab, tmp_path: Path
 ) -> None:
     gated_run.kill_everything()
     runs = tmp_path / "state" / "marin-rules" / "runs"
@@ -350,7 +299,7 @@ def test_a_run_of_which_nothing_is_left_is_forgotten(
     assert len(leases(tmp_path)) == 1
     assert jobs("list").output == "nothing is under way\n"
     assert list(runs.iterdir()) == []
-    assert status_of("parts/slow") == "RUNNING"  # To list is only to read.
+    assert lab.status_of("parts/slow") == "RUNNING"  # To list is only to read.
 
 
 def test_a_run_from_before_a_restart_is_forgotten_when_it_is_stopped(
@@ -381,7 +330,7 @@ def test_a_run_from_before_a_restart_is_forgotten_when_it_is_stopped(
 
 
 def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
-    gated_run: Any, jobs: Callable[..., Any], folder_of: Callable[[str], Path], tmp_path: Path
+    gated_run: Any, jobs: Callable[..., Any], lab: Lab, tmp_path: Path
 ) -> None:
     """Neither its driver nor the worker of its step can be seen from here; both fell silent long ago."""
     (file,) = (tmp_path / "state" / "marin-rules" / "runs").iterdir()
@@ -389,7 +338,7 @@ def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
     known = json.loads(file.read_text())
     known["driver"]["host"] = "login7"
     file.write_text(json.dumps(known))
-    lease = folder_of("parts/slow") / ".executor_status.lock"
+    lease = lab.folder_of("parts/slow") / ".executor_status.lock"
     record = json.loads(lease.read_text())
     record["owner"]["host"] = "node7"
     lease.write_text(json.dumps(record))
@@ -406,44 +355,35 @@ def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
 
 
 def test_what_a_killed_worker_left_is_cleared_by_a_stop(
-    gated_run: Any,
-    jobs: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    tmp_path: Path,
+    gated_run: Any, jobs: Callable[..., Any], lab: Lab, tmp_path: Path
 ) -> None:
     gated_run.kill_everything()
-    result = jobs("stop", folder_of("parts/slow"))
+    result = jobs("stop", lab.folder_of("parts/slow"))
     assert (result.code, result.output) == (0, "stopped parts/slow: CANCELLED\n")
-    assert status_of("parts/slow") == "CANCELLED"
+    assert lab.status_of("parts/slow") == "CANCELLED"
     assert leases(tmp_path) == []
 
 
 def test_a_step_on_another_machine_is_left_alone_and_its_host_is_told(
-    gated_run: Any, jobs: Callable[..., Any], folder_of: Callable[[str], Path], status_of: Callable[[str], str | None]
+    gated_run: Any, jobs: Callable[..., Any], lab: Lab
 ) -> None:
-    lease = folder_of("parts/slow") / ".executor_status.lock"
+    lease = lab.folder_of("parts/slow") / ".executor_status.lock"
     record = json.loads(lease.read_text())
     record["owner"]["host"] = "node7"
     lease.write_text(json.dumps(record))
     result = jobs("stop", "parts/slow")
     assert result.code == 1
     assert f"runs on node7 (pid {record['owner']['pid']}, " in result.output
-    assert f"`marin-rules jobs stop parts/{folder_of('parts/slow').name}` there" in result.output
-    assert status_of("parts/slow") == "RUNNING"
+    assert f"`marin-rules jobs stop parts/{lab.folder_of('parts/slow').name}` there" in result.output
+    assert lab.status_of("parts/slow") == "RUNNING"
 
 
 def test_a_name_that_several_steps_have_lists_them(
-    gated_run: Any,
-    start_snakemake: Callable[..., Any],
-    jobs: Callable[..., Any],
-    tmp_path: Path,
-    prefix: Path,
-    folder_of: Callable[[str], Path],
+    gated_run: Any, lab: Lab, jobs: Callable[..., Any], tmp_path: Path
 ) -> None:
-    second = start_snakemake(experiment=tmp_path / "experiment.py", prefix=tmp_path / "second")
+    second = lab.start_snakemake(experiment=tmp_path / "experiment.py", prefix=tmp_path / "second")
     second.wait_for(lambda: "at the gate" in second.output, "the step is at the gate")
-    paths = [folder_of("parts/slow"), tmp_path / "second" / "parts" / folder_of("parts/slow").name]
+    paths = [lab.folder_of("parts/slow"), tmp_path / "second" / "parts" / lab.folder_of("parts/slow").name]
     for command in ("logs", "stop"):
         result = jobs(command, "parts/slow")
         assert result.code == 1

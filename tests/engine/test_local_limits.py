@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from marin_rules.clusters.this_machine import memory_mb
+from support.lab import Lab
 
 EXPERIMENT = """
     import json
@@ -72,22 +73,17 @@ def variables(gpus: list[str]) -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture
-def work_of(folder_of: Callable[[str], Path]) -> Callable[..., list[Work]]:
+def work_of(lab: Lab) -> Callable[..., list[Work]]:
     """`work_of("a", "b")`: what these steps tell of their work."""
 
     def read(*names: str) -> list[Work]:
-        return [Work(**json.loads((folder_of(name) / ".artifact.json").read_text())) for name in names]
+        return [Work(**json.loads((lab.folder_of(name) / ".artifact.json").read_text())) for name in names]
 
     return read
 
 
 def test_steps_that_run_at_the_same_time_get_different_gpus(
-    experiment: Callable[..., Path],
-    variables: Callable[..., dict[str, str]],
-    gpus: list[str],
-    snakemake: Callable[..., Any],
-    work_of: Callable[..., list[Work]],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab, variables: Callable[..., dict[str, str]], gpus: list[str], work_of: Callable[..., list[Work]]
 ) -> None:
     steps = [
         {"name": "left", "gpus": 1, "awaits": ["right"]},
@@ -95,7 +91,7 @@ def test_steps_that_run_at_the_same_time_get_different_gpus(
         {"name": "greedy", "gpus": 8, **ALONE},
         {"name": "plain"},
     ]
-    result = snakemake("--cores", "4", experiment=experiment(EXPERIMENT), env=variables(*steps))
+    result = lab.snakemake("--cores", "4", experiment=lab.experiment(EXPERIMENT), env=variables(*steps))
     assert result.code == 0, result.output
     left, right, greedy, plain = work_of("left", "right", "greedy", "plain")
     assert left.overlaps(right)
@@ -104,30 +100,28 @@ def test_steps_that_run_at_the_same_time_get_different_gpus(
     assert not greedy.overlaps(right)
     assert greedy.gpus == ",".join(gpus), "it asks for eight and gets what there is"
     assert plain.gpus == ",".join(gpus), "it asks for none, and what the user has set stays as it is"
-    assert info_of("left")["run"]["gpus"] == [left.gpus]
-    assert info_of("greedy")["run"]["gpus"] == gpus
-    assert "gpus" not in info_of("plain")["run"]
+    assert lab.info_of("left")["run"]["gpus"] == [left.gpus]
+    assert lab.info_of("greedy")["run"]["gpus"] == gpus
+    assert "gpus" not in lab.info_of("plain")["run"]
     assert "waiting" not in result.output, "Snakemake starts no step that would have to wait for its GPUs"
 
 
 def test_a_second_run_waits_for_the_gpus_of_the_first_and_holds_nothing_meanwhile(
-    experiment: Callable[..., Path],
+    lab: Lab,
     variables: Callable[..., dict[str, str]],
     gpus: list[str],
     tmp_path: Path,
-    prefix: Path,
-    start_snakemake: Callable[..., Any],
     work_of: Callable[..., list[Work]],
 ) -> None:
-    file = experiment(EXPERIMENT)
+    file = lab.experiment(EXPERIMENT)
     first_step, second_step = {"name": "first", "gpus": 2, "awaits": ["go"]}, {"name": "second", "gpus": 1}
-    first = start_snakemake(experiment=file, env=variables(first_step))
+    first = lab.start_snakemake(experiment=file, env=variables(first_step))
     first.wait_for((tmp_path / "came" / "first").exists, "the first step works")
-    second = start_snakemake(experiment=file, env=variables(second_step))
+    second = lab.start_snakemake(experiment=file, env=variables(second_step))
     waiting = re.compile(r"^\[second\] waiting: needs 1 of (.*)$", re.MULTILINE)
     said = second.wait_for(lambda: waiting.search(second.output), "the second step waits")
     assert said[1].startswith(f"{gpus[0]}, {gpus[1]}, but {gpus[0]} is held by first (pid ")
-    assert list(prefix.glob("second-*")) == []
+    assert list(lab.prefix.glob("second-*")) == []
 
     (tmp_path / "came" / "go").touch()
     for result in (first.wait(), second.wait()):
@@ -138,14 +132,9 @@ def test_a_second_run_waits_for_the_gpus_of_the_first_and_holds_nothing_meanwhil
 
 
 def test_a_run_inside_a_step_uses_the_gpu_of_that_step(
-    experiment: Callable[..., Path],
-    variables: Callable[..., dict[str, str]],
-    gpus: list[str],
-    prefix: Path,
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
+    lab: Lab, variables: Callable[..., dict[str, str]], gpus: list[str]
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         import os
         from marin_rules import ExecutorStep, ResourceConfig, executor_main, materialize, remote
@@ -165,19 +154,15 @@ def test_a_run_inside_a_step_uses_the_gpu_of_that_step(
             executor_main(steps=[outer])
         """
     )
-    result = snakemake(experiment=file, env={**variables(gpus=gpus[:1]), "PREFIX": str(prefix)})
+    result = lab.snakemake(experiment=file, env={**variables(gpus=gpus[:1]), "PREFIX": str(lab.prefix)})
     assert result.code == 0, result.output
     for name in ("inner", "outer"):
-        assert json.loads((folder_of(name) / ".artifact.json").read_text()) == gpus[0]
+        assert json.loads((lab.folder_of(name) / ".artifact.json").read_text()) == gpus[0]
 
 
 @pytest.mark.parametrize("cores", ["--cores", "-j"])
 def test_memory_and_cores_are_shared_out(
-    cores: str,
-    experiment: Callable[..., Path],
-    variables: Callable[..., dict[str, str]],
-    snakemake: Callable[..., Any],
-    work_of: Callable[..., list[Work]],
+    cores: str, lab: Lab, variables: Callable[..., dict[str, str]], work_of: Callable[..., list[Work]]
 ) -> None:
     steps = [
         {"name": "large", "ram": "600m", **ALONE},
@@ -187,7 +172,7 @@ def test_memory_and_cores_are_shared_out(
         {"name": "broad", "ram": "100m", "cpu": 4, **ALONE},
     ]
     limits = [cores, "4", "--resources", "mem_mb=1000"]
-    result = snakemake(*limits, experiment=experiment(EXPERIMENT), env=variables(*steps))
+    result = lab.snakemake(*limits, experiment=lab.experiment(EXPERIMENT), env=variables(*steps))
     assert result.code == 0, result.output
     large, larger, small, smaller, broad = work_of("large", "larger", "small", "smaller", "broad")
     assert small.overlaps(smaller), "there is room for both"
@@ -196,11 +181,7 @@ def test_memory_and_cores_are_shared_out(
 
 
 def test_where_nobody_sets_a_limit_it_is_what_this_machine_has(
-    experiment: Callable[..., Path],
-    variables: Callable[..., dict[str, str]],
-    snakemake: Callable[..., Any],
-    work_of: Callable[..., list[Work]],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab, variables: Callable[..., dict[str, str]], work_of: Callable[..., list[Work]]
 ) -> None:
     most = f"{memory_mb() * 6 // 10}m"
     steps = [
@@ -209,31 +190,25 @@ def test_where_nobody_sets_a_limit_it_is_what_this_machine_has(
         {"name": "broad", "ram": "100m", "cpu": 1000, **ALONE},
         {"name": "hopeful", "ram": "100m", "gpus": 8},
     ]
-    result = snakemake(experiment=experiment(EXPERIMENT), env=variables(*steps, gpus=[]))
+    result = lab.snakemake(experiment=lab.experiment(EXPERIMENT), env=variables(*steps, gpus=[]))
     assert result.code == 0, result.output
     large, as_large, broad, hopeful = work_of("large", "as_large", "broad", "hopeful")
     assert not large.overlaps(as_large)
     assert not any(broad.overlaps(other) for other in (large, as_large, hopeful))
     assert hopeful.gpus == "", "a machine without GPUs runs it all the same"
-    assert info_of("hopeful")["run"]["gpus"] == []
+    assert lab.info_of("hopeful")["run"]["gpus"] == []
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python"])
 def test_steps_run_one_at_a_time_when_told_so(
-    door: str,
-    experiment: Callable[..., Path],
-    variables: Callable[..., dict[str, str]],
-    prefix: Path,
-    snakemake: Callable[..., Any],
-    python: Callable[..., Any],
-    work_of: Callable[..., list[Work]],
+    door: str, lab: Lab, variables: Callable[..., dict[str, str]], work_of: Callable[..., list[Work]]
 ) -> None:
-    file, names = experiment(EXPERIMENT), ("one", "two")
+    file, names = lab.experiment(EXPERIMENT), ("one", "two")
     steps = variables(*({"name": name, "cpu": 1, **ALONE} for name in names))
     if door == "snakemake":
-        result = snakemake("--cores", "4", experiment=file, config={"max_concurrent": 1}, env=steps)
+        result = lab.snakemake("--cores", "4", experiment=file, config={"max_concurrent": 1}, env=steps)
     else:
-        result = python(file, "--prefix", prefix, "--max_concurrent", "1", env=steps)
+        result = lab.python(file, "--prefix", lab.prefix, "--max_concurrent", "1", env=steps)
     assert result.code == 0, result.output
     one, two = work_of(*names)
     assert not one.overlaps(two)

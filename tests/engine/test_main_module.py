@@ -2,11 +2,10 @@
 
 import json
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 POOLS = """
     import multiprocessing
@@ -41,22 +40,16 @@ UNGUARDED = "    executor_main(steps=steps)\n"
 
 
 @pytest.mark.parametrize(("door", "ending"), [("snakemake", UNGUARDED), ("python", GUARDED)])
-def test_pools_find_all(
-    door: str,
-    ending: str,
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    python: Callable[..., Any],
-    prefix: Path,
-    folder_of: Callable[[str], Path],
-) -> None:
-    path = experiment(POOLS + ending)
+def test_pools_find_all(door: str, ending: str, lab: Lab) -> None:
+    path = lab.experiment(POOLS + ending)
     with tempfile.TemporaryDirectory() as short:  # The forkserver's socket is there, and its path must not be long.
         env = {"TMPDIR": short}
         result = (
-            snakemake(experiment=path, env=env) if door == "snakemake" else python(path, "--prefix", prefix, env=env)
+            lab.snakemake(experiment=path, env=env)
+            if door == "snakemake"
+            else lab.python(path, "--prefix", lab.prefix, env=env)
         )
     assert result.code == 0, result.output
     assert "left processes running" not in result.output  # Those of multiprocessing itself end with the step.
     for method in ("fork", "spawn", "forkserver"):
-        assert json.loads((folder_of(method) / ".artifact.json").read_text()) == [1001, 1004, 1009]
+        assert json.loads((lab.folder_of(method) / ".artifact.json").read_text()) == [1001, 1004, 1009]

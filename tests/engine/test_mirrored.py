@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.emulators.gcs.emulator import GcsEmulator
+from support.lab import Lab
 
 CLUSTER = """
 data:
@@ -41,9 +42,7 @@ EXPERIMENT = """
 
 
 @pytest.fixture
-def run(
-    gcs: GcsEmulator, tmp_path: Path, experiment: Callable[..., Path], snakemake: Callable[..., Any]
-) -> Callable[..., Any]:
+def run(gcs: GcsEmulator, tmp_path: Path, lab: Lab) -> Callable[..., Any]:
     """`run(budget=, **variables)`: two steps near the data of Europe, in a cluster of two regions."""
     gcs.create_bucket("near", "us-central1")
     gcs.create_bucket("far", "europe-west4")
@@ -52,9 +51,9 @@ def run(
     (tmp_path / "config" / "clusters" / "two.yaml").write_text(CLUSTER)
 
     def start(*arguments: str, budget: float, **variables: str) -> Any:
-        file = experiment(EXPERIMENT % {"budget": budget})
+        file = lab.experiment(EXPERIMENT % {"budget": budget})
         env = {**gcs.environment, "MARIN_CLUSTER": "two", "MARIN_PREFIX": "gs://near", **variables}
-        return snakemake("-j", "1", *arguments, experiment=file, prefix=None, env=env)
+        return lab.snakemake("-j", "1", *arguments, experiment=file, prefix=None, env=env)
 
     return start
 
@@ -91,9 +90,9 @@ def test_what_costs_more_than_was_allowed_is_refused_before_the_first_byte(
 
 
 def test_data_of_two_regions_in_one_step_are_refused_at_planning(
-    gcs: GcsEmulator, run: Callable[..., Any], experiment: Callable[..., Path], snakemake: Callable[..., Any]
+    gcs: GcsEmulator, run: Callable[..., Any], lab: Lab
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         EXPERIMENT.replace("mirrored(versioned(", "versioned(").replace(
             '"documents/book.txt"), budget_gb=budget)', '"gs://far/documents/book.txt")'
         )
@@ -101,7 +100,7 @@ def test_data_of_two_regions_in_one_step_are_refused_at_planning(
         "direct.py",
     )
     env = {**gcs.environment, "MARIN_CLUSTER": "two", "MARIN_PREFIX": "gs://near"}
-    result = snakemake("-n", experiment=file, prefix=None, env=env)
+    result = lab.snakemake("-n", experiment=file, prefix=None, env=env)
     assert result.code != 0
     assert "step 'count-1' is cross-region" in result.output
     assert "config.documents = gs://far/documents/book.txt -> europe-west4" in result.output

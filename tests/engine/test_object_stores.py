@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.emulators.common.emulator import Emulator
+from support.lab import Lab
 
 HELLO_WORLD = {"hello_world/data": "hello_world/data-d50b06", "hello_world/stats": "hello_world/stats-b5daf3"}
 
@@ -29,12 +30,12 @@ def store(scheme: str, request: pytest.FixtureRequest) -> Emulator:
 
 
 @pytest.fixture
-def run(store: Emulator, scheme: str, snakemake: Callable[..., Any]) -> Callable[..., Any]:
+def run(store: Emulator, scheme: str, lab: Lab) -> Callable[..., Any]:
     """`run(experiment, *arguments)` with a prefix in the bucket."""
 
     def start(experiment: Path, *arguments: str, **options: Any) -> Any:
         env = {**store.environment, **options.pop("env", {})}
-        return snakemake(*arguments, experiment=experiment, prefix=f"{scheme}://bucket/x", env=env, **options)
+        return lab.snakemake(*arguments, experiment=experiment, prefix=f"{scheme}://bucket/x", env=env, **options)
 
     return start
 
@@ -49,9 +50,9 @@ def words(store: Emulator, name: str) -> list[str | None]:
 
 
 def test_hello_world_is_in_the_bucket_as_it_is_on_the_disk(
-    repository: Path, store: Emulator, scheme: str, run: Callable[..., Any], snakemake: Callable[..., Any], prefix: Path
+    lab: Lab, store: Emulator, scheme: str, run: Callable[..., Any]
 ) -> None:
-    file = repository / "experiments" / "tutorials" / "hello_world.py"
+    file = lab.repository / "experiments" / "tutorials" / "hello_world.py"
 
     dry = run(file, "-n")
     assert dry.code == 0, dry.output
@@ -80,11 +81,11 @@ def test_hello_world_is_in_the_bucket_as_it_is_on_the_disk(
     assert all(asked[f"x/{place}/.executor_status"] == 1 for place in HELLO_WORLD.values())
     assert {call.method for call in store.calls()} == {"GET"}
 
-    assert snakemake(experiment=file).code == 0
-    on_disk = {str(path.relative_to(prefix)) for path in (prefix / "hello_world").rglob("*") if path.is_file()}
+    assert lab.snakemake(experiment=file).code == 0
+    on_disk = {str(path.relative_to(lab.prefix)) for path in (lab.prefix / "hello_world").rglob("*") if path.is_file()}
     assert {name.removeprefix("x/") for name in store.names("bucket", "x/hello_world/")} == on_disk
     for place in HELLO_WORLD.values():
-        here = json.loads((prefix / place / ".executor_info").read_text())
+        here = json.loads((lab.prefix / place / ".executor_info").read_text())
         there = json.loads(store.get("bucket", f"x/{place}/.executor_info") or b"")
         assert there["version"] == here["version"]
         assert there["version_digest"] == here["version_digest"]
@@ -92,9 +93,9 @@ def test_hello_world_is_in_the_bucket_as_it_is_on_the_disk(
 
 
 def test_the_sweep_runs_once_and_its_report_has_the_pictures(
-    repository: Path, store: Emulator, run: Callable[..., Any], tmp_path: Path
+    lab: Lab, store: Emulator, run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    file = repository / "experiments" / "tutorials" / "sweep.py"
+    file = lab.repository / "experiments" / "tutorials" / "sweep.py"
     first = run(file)
     assert first.code == 0, first.output
     assert len(first.started) == 14
@@ -151,9 +152,9 @@ def folder(store: Emulator, name: str) -> str:
 
 @pytest.mark.parametrize("scheme", ["s3"])  # Where statuses are more than words.
 def test_a_failed_step_is_told_and_run_again(
-    experiment: Callable[..., Path], store: Emulator, run: Callable[..., Any], tmp_path: Path
+    lab: Lab, store: Emulator, run: Callable[..., Any], tmp_path: Path
 ) -> None:
-    file = experiment(EXPERIMENT)
+    file = lab.experiment(EXPERIMENT)
     (tmp_path / "fail-2").touch()
     failed = run(file)
     assert failed.code != 0
@@ -175,19 +176,15 @@ def test_a_failed_step_is_told_and_run_again(
     assert b"attempt 2" in log
 
 
-def test_two_drivers_on_one_bucket_run_each_step_once(
-    experiment: Callable[..., Path],
-    store: Emulator,
-    scheme: str,
-    start_snakemake: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
-    file = experiment(EXPERIMENT)
+def test_two_drivers_on_one_bucket_run_each_step_once(lab: Lab, store: Emulator, scheme: str, tmp_path: Path) -> None:
+    file = lab.experiment(EXPERIMENT)
     drivers = []
     for name in ("left", "right"):
         (tmp_path / name).mkdir()
         drivers.append(
-            start_snakemake(experiment=file, prefix=f"{scheme}://bucket/x", cwd=tmp_path / name, env=store.environment)
+            lab.start_snakemake(
+                experiment=file, prefix=f"{scheme}://bucket/x", cwd=tmp_path / name, env=store.environment
+            )
         )
     for driver in drivers:
         result = driver.wait()
@@ -198,10 +195,8 @@ def test_two_drivers_on_one_bucket_run_each_step_once(
 
 
 @pytest.mark.parametrize("scheme", ["s3"])  # Where versions come back.
-def test_a_step_on_an_object_store_can_be_forced(
-    experiment: Callable[..., Path], store: Emulator, run: Callable[..., Any]
-) -> None:
-    file = experiment(EXPERIMENT)
+def test_a_step_on_an_object_store_can_be_forced(lab: Lab, store: Emulator, run: Callable[..., Any]) -> None:
+    file = lab.experiment(EXPERIMENT)
     assert run(file).code == 0
     forced = run(file, "--forceall")
     assert forced.code == 0, forced.output
@@ -210,8 +205,8 @@ def test_a_step_on_an_object_store_can_be_forced(
 
 
 @pytest.fixture
-def one_step(experiment: Callable[..., Path]) -> Path:
-    return experiment(EXPERIMENT)
+def one_step(lab: Lab) -> Path:
+    return lab.experiment(EXPERIMENT)
 
 
 def refusal(result: Any) -> str:
@@ -224,9 +219,9 @@ def refusal(result: Any) -> str:
 
 @pytest.mark.parametrize("arguments", [[], ["-n"]], ids=["run", "dry run"])
 def test_a_bucket_that_is_not_there(
-    one_step: Path, store: Emulator, scheme: str, snakemake: Callable[..., Any], arguments: list[str]
+    one_step: Path, store: Emulator, scheme: str, lab: Lab, arguments: list[str]
 ) -> None:
-    result = snakemake(*arguments, experiment=one_step, prefix=f"{scheme}://nowhere/x", env=store.environment)
+    result = lab.snakemake(*arguments, experiment=one_step, prefix=f"{scheme}://nowhere/x", env=store.environment)
     assert f"cannot use {scheme}://nowhere: there is no bucket nowhere." in refusal(result)
 
 
@@ -255,14 +250,14 @@ def test_no_credentials_is_told_with_what_to_do(
         ("gss://bucket/x", "Write 'gs://bucket/x'"),
     ],
 )
-def test_a_prefix_that_cannot_be_right(one_step: Path, snakemake: Callable[..., Any], prefix: str, advice: str) -> None:
-    message = refusal(snakemake(experiment=one_step, prefix=prefix))
+def test_a_prefix_that_cannot_be_right(one_step: Path, lab: Lab, prefix: str, advice: str) -> None:
+    message = refusal(lab.snakemake(experiment=one_step, prefix=prefix))
     assert prefix in message
     assert advice in message
 
 
-def test_an_unknown_cluster_is_named_with_those_there_are(one_step: Path, snakemake: Callable[..., Any]) -> None:
-    message = refusal(snakemake(experiment=one_step, prefix=None, env={"MARIN_CLUSTER": "nowhere"}))
+def test_an_unknown_cluster_is_named_with_those_there_are(one_step: Path, lab: Lab) -> None:
+    message = refusal(lab.snakemake(experiment=one_step, prefix=None, env={"MARIN_CLUSTER": "nowhere"}))
     assert "nowhere" in message
     assert "marin" in message
 
@@ -280,11 +275,11 @@ OVERRIDING = """
 
 
 def test_a_finished_override_of_another_version_is_refused(
-    store: Emulator, scheme: str, run: Callable[..., Any], experiment: Callable[..., Path]
+    store: Emulator, scheme: str, run: Callable[..., Any], lab: Lab
 ) -> None:
-    result = run(experiment(OVERRIDING.format(value=1)), "-j", "2")
+    result = run(lab.experiment(OVERRIDING.format(value=1)), "-j", "2")
     assert result.code == 0, result.output
-    result = run(experiment(OVERRIDING.format(value=2)), "-n")
+    result = run(lab.experiment(OVERRIDING.format(value=2)), "-n")
     assert result.code == 1
     told = f"step 'best': its override_output_path {scheme}://bucket/x/best already holds another version"
     assert told in result.output, result.output

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from support.lab import Lab
 
 NAMES = ["a <word> & b", "a{b}c", "~/x", "x</script>y", "\u6f22" * 30, "-n", "$HOME;`id`", "long" * 50]
 
@@ -39,13 +39,11 @@ rule by_hand:
 """
 
 
-def test_names_and_prefixes(
-    experiment: Callable[..., Path], tmp_path: Path, snakemake: Callable[..., Any], python: Callable[..., Any]
-) -> None:
-    file = experiment(ODD, "odd.py")
+def test_names_and_prefixes(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(ODD, "odd.py")
     (tmp_path / "odd.smk").write_text(BY_HAND)
     prefix = tmp_path / "o{x} <y> $z"
-    result = snakemake("-j", "2", experiment=file, prefix=prefix)
+    result = lab.snakemake("-j", "2", experiment=file, prefix=prefix)
     assert result.code == 0, result.output
     statuses = [path.read_text() for path in prefix.rglob(".executor_status")]
     assert statuses == ["SUCCESS"] * (len(NAMES) + 1)
@@ -55,12 +53,12 @@ def test_names_and_prefixes(
     assert made.read_text() == "made\n"
     assert not list(tmp_path.glob("~*"))
 
-    report = snakemake("--report", "report.html", experiment=file, prefix=prefix)
+    report = lab.snakemake("--report", "report.html", experiment=file, prefix=prefix)
     assert report.code == 0, report.output
     page = (tmp_path / "report.html").read_text()
     assert re.search(r"a <.{0,6}word> & b/<.{0,6}table>\.csv", page), "it may hold characters that nobody sees"
     assert "x</script>y" not in page, "a browser would end the script there"
 
-    again = python(file, "--prefix", prefix, "--dry_run")
+    again = lab.python(file, "--prefix", prefix, "--dry_run")
     assert again.code == 0, again.output
     assert f"{len(NAMES) + 1} steps: {len(NAMES) + 1} cached" in again.output

@@ -14,6 +14,7 @@ from marin_rules.plan import make_plan
 from marin_rules.plans.frozen import FrozenPlan, freeze
 from marin_rules.plans.run import new_run
 from marin_rules.steps import ExecutorStep
+from support.lab import Lab
 
 STRANGER = 54321
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to somebody else")
@@ -81,17 +82,15 @@ REFUSED: dict[str, tuple[Callable[[Path, Path], None], str]] = {
 }
 
 
-def test_what_is_planted_among_the_data_of_steps(
-    experiment: Any, start: Any, prefix: Path, status_of: Any, tmp_path: Path
-) -> None:
+def test_what_is_planted_among_the_data_of_steps(lab: Lab, tmp_path: Path) -> None:
     names = [*HARMLESS, *REFUSED]
-    path = experiment(EXPERIMENT.format(names=names))
-    prefix.mkdir()
-    prefix.chmod(0o2777)
+    path = lab.experiment(EXPERIMENT.format(names=names))
+    lab.prefix.mkdir()
+    lab.prefix.chmod(0o2777)
     for name, plant in {**HARMLESS, **{name: plant for name, (plant, _) in REFUSED.items()}}.items():
         victims_copy = tmp_path / f"bashrc-{name}"
         victims_copy.write_text("mine")
-        folder = prefix / Path(compute_output_path(name, {"out": None}, prefix=str(prefix))).name
+        folder = lab.prefix / Path(compute_output_path(name, {"out": None}, prefix=str(lab.prefix))).name
         folder.mkdir()
         plant(folder, victims_copy)
         if os.getuid() == 0:
@@ -99,20 +98,20 @@ def test_what_is_planted_among_the_data_of_steps(
                 os.lchown(file, STRANGER, STRANGER)
     before = os.umask(0o002)
     try:
-        run = start([sys.executable, str(path), "--prefix", str(prefix)]).wait()
+        run = lab.start([sys.executable, str(path), "--prefix", str(lab.prefix)]).wait()
     finally:
         os.umask(before)
     assert run.code == 1, run.output
     assert "Traceback" not in run.output
     for name in HARMLESS:
-        assert status_of(name) == "SUCCESS", f"{name}\n{run.output}"
+        assert lab.status_of(name) == "SUCCESS", f"{name}\n{run.output}"
     for name, (_, words) in REFUSED.items():
-        assert status_of(name) != "SUCCESS", name
+        assert lab.status_of(name) != "SUCCESS", name
         told = [line for line in run.output.splitlines() if line.startswith(f"[{name}]")]
         assert any(words in line for line in told), (name, told)
     for name in names:
         assert (tmp_path / f"bashrc-{name}").read_text() == "mine", name
-    (plan,) = prefix.glob("experiments/.runs/*/plan")
+    (plan,) = lab.prefix.glob("experiments/.runs/*/plan")
     assert stat.S_IMODE(plan.stat().st_mode) == 0o600
     assert stat.S_IMODE(plan.parent.stat().st_mode) & 0o777 == 0o700
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in plan.parent.glob("failures/*"))
@@ -138,31 +137,29 @@ def _worker(plan: FrozenPlan, file: Path, *, digest: bool) -> list[str]:
     return ["-m", "marin_rules.worker", *known, "--plan", str(file), "--step", plan.steps[0].key]
 
 
-def test_a_plan_that_was_exchanged_is_not_executed(tmp_path: Path, prefix: Path, python: Any) -> None:
-    plan = _write(_harmless, tmp_path / "run", prefix)
+def test_a_plan_that_was_exchanged_is_not_executed(tmp_path: Path, lab: Lab) -> None:
+    plan = _write(_harmless, tmp_path / "run", lab.prefix)
     good = (tmp_path / "run" / "plan").read_bytes()
-    _write(_evil, tmp_path / "run", prefix)
-    refused = python(*_worker(plan, tmp_path / "run" / "plan", digest=True))
+    _write(_evil, tmp_path / "run", lab.prefix)
+    refused = lab.python(*_worker(plan, tmp_path / "run" / "plan", digest=True))
     assert refused.code == 1
     assert "is not the one that this run wrote" in refused.output
     assert "evil code runs" not in refused.output
-    assert not prefix.exists()
+    assert not lab.prefix.exists()
     # With its digest the plan counts, whoever can write to it; without one nobody else may.
     (tmp_path / "run" / "plan").write_bytes(good)
     (tmp_path / "run" / "plan").chmod(0o666)
-    refused = python(*_worker(plan, tmp_path / "run" / "plan", digest=False))
+    refused = lab.python(*_worker(plan, tmp_path / "run" / "plan", digest=False))
     assert refused.code == 1
     assert f"{tmp_path / 'run' / 'plan'} is not used: somebody else can have written it" in refused.output
-    done = python(*_worker(plan, tmp_path / "run" / "plan", digest=True))
+    done = lab.python(*_worker(plan, tmp_path / "run" / "plan", digest=True))
     assert done.code == 0, done.output
     assert "[a] harmless" in done.output
 
 
 @needs_root
-def test_a_working_directory_that_everyone_can_write_to(
-    experiment: Any, snakemake: Any, tmp_path: Path, start: Any, prefix: Path
-) -> None:
-    path = experiment(EXPERIMENT.format(names=["a"]))
+def test_a_working_directory_that_everyone_can_write_to(lab: Lab, tmp_path: Path) -> None:
+    path = lab.experiment(EXPERIMENT.format(names=["a"]))
     evil = tmp_path / "evil.py"
     evil.write_text("raise SystemExit('evil code runs')")
     shared = tmp_path / "shared"
@@ -171,7 +168,7 @@ def test_a_working_directory_that_everyone_can_write_to(
     (shared / "config" / "config.yaml").write_text(f"experiment: {evil}\n")
     for planted in (shared / "config", shared / "config" / "config.yaml"):
         os.chown(planted, STRANGER, STRANGER)
-    result = snakemake("-n", cwd=shared)
+    result = lab.snakemake("-n", cwd=shared)
     assert result.code != 0
     assert f"the configuration {shared / 'config'} is not used: it belongs to user {STRANGER}" in result.output
     assert "evil code runs" not in result.output
@@ -179,26 +176,26 @@ def test_a_working_directory_that_everyone_can_write_to(
 
     (shared / ".snakemake").mkdir(exist_ok=True)
     os.chown(shared / ".snakemake", STRANGER, STRANGER)
-    result = start([sys.executable, str(path), "--prefix", str(prefix)], cwd=shared).wait()
+    result = lab.start([sys.executable, str(path), "--prefix", str(lab.prefix)], cwd=shared).wait()
     assert result.code != 0
     assert f"Snakemake's folder {shared / '.snakemake'} is not used" in result.output
 
     (tmp_path / "experiment.smk").write_text("raise SystemExit('evil code runs')")
     os.chown(tmp_path / "experiment.smk", STRANGER, STRANGER)
     tmp_path.chmod(0o1777)
-    result = start([sys.executable, str(path), "--prefix", str(prefix)]).wait()
+    result = lab.start([sys.executable, str(path), "--prefix", str(lab.prefix)]).wait()
     assert result.code != 0
     assert f"{tmp_path / 'experiment.smk'} is not used" in result.output
     assert "evil code runs" not in result.output
     assert "Traceback" not in result.output
-    assert not list(prefix.glob("a-*"))
+    assert not list(lab.prefix.glob("a-*"))
 
 
 @pytest.mark.parametrize("command", ["snakemake", "python"])
 def test_a_folder_of_environments_that_others_can_write_to_is_refused_in_one_line(
-    command: str, experiment: Any, snakemake: Any, python: Any, tmp_path: Path, prefix: Path
+    command: str, lab: Lab, tmp_path: Path
 ) -> None:
-    path = experiment(
+    path = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main, remote
 
@@ -213,9 +210,9 @@ def test_a_folder_of_environments_that_others_can_write_to_is_refused_in_one_lin
     shared.chmod(0o777)
     env = {"MARIN_ENVIRONMENTS": str(shared)}
     if command == "snakemake":
-        result = snakemake(experiment=path, env=env)
+        result = lab.snakemake(experiment=path, env=env)
     else:
-        result = python(path, "--prefix", prefix, env=env)
+        result = lab.python(path, "--prefix", lab.prefix, env=env)
     assert result.code == 1, result.output
     told = [line for line in result.output.splitlines() if "everyone can write to it" in line]
     assert len(told) == 1, result.output

@@ -4,9 +4,10 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 OTHER_USER = 12345
 """A user that no test machine has."""
@@ -44,32 +45,28 @@ EXPERIMENT = """
 
 
 @needs_root
-def test_a_process_of_another_user_that_a_step_leaves_ends_neither_worker_nor_server(
-    experiment: Any, start: Any, prefix: Path, status_of: Any, is_running: Any
-) -> None:
-    path = experiment(EXPERIMENT.format(user=OTHER_USER))
-    run = start([*WITHOUT_THE_RIGHT_TO_KILL, *_python(path, prefix)]).wait()
+def test_a_process_of_another_user_that_a_step_leaves_ends_neither_worker_nor_server(lab: Lab) -> None:
+    path = lab.experiment(EXPERIMENT.format(user=OTHER_USER))
+    run = lab.start([*WITHOUT_THE_RIGHT_TO_KILL, *_python(path, lab.prefix)]).wait()
     assert run.code == 0, run.output
-    assert (status_of("first"), status_of("second")) == ("SUCCESS", "SUCCESS")
-    left = int(next(prefix.glob("first-*/pid")).read_text())
-    assert is_running(left)
+    assert (lab.status_of("first"), lab.status_of("second")) == ("SUCCESS", "SUCCESS")
+    left = int(next(lab.prefix.glob("first-*/pid")).read_text())
+    assert lab.is_running(left)
     assert run.output.count(f"[first] left running: process {left} (sleep 600)") == 1, run.output
     assert "[second] left running" not in run.output
     assert "Traceback" not in run.output
 
 
 @needs_root
-def test_a_step_that_became_another_user_does_not_hold_up_its_worker_for_ever(
-    experiment: Any, start: Any, prefix: Path, status_of: Any
-) -> None:
-    path = experiment(EXPERIMENT.format(user=OTHER_USER))
-    run = start([*WITHOUT_THE_RIGHT_TO_KILL, *_python(path, prefix)], env={"BECOME": "1"})
+def test_a_step_that_became_another_user_does_not_hold_up_its_worker_for_ever(lab: Lab) -> None:
+    path = lab.experiment(EXPERIMENT.format(user=OTHER_USER))
+    run = lab.start([*WITHOUT_THE_RIGHT_TO_KILL, *_python(path, lab.prefix)], env={"BECOME": "1"})
     run.wait_for(lambda: "as another user" in run.output, "the step")
     run.interrupt()
     result = run.wait()
     assert result.code != 0
     assert "[other] left running: process" in result.output
-    assert status_of("other") == "CANCELLED"
+    assert lab.status_of("other") == "CANCELLED"
     assert "Traceback" not in result.output
 
 

@@ -13,6 +13,7 @@ from marin_rules.engine.workflow import milestones
 from marin_rules.plan import make_plan
 from marin_rules.plans.frozen import freeze
 from marin_rules.plans.run import new_run
+from support.lab import Lab
 
 EXPERIMENT = """
     import os
@@ -37,15 +38,13 @@ EXPERIMENT = """
 """
 
 
-def test_one_step_runs_again_by_its_name(
-    experiment: Any, snakemake: Any, python: Any, prefix: Path, tmp_path: Path
-) -> None:
-    file = experiment(EXPERIMENT)
+def test_one_step_runs_again_by_its_name(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(EXPERIMENT)
     ran = tmp_path / "ran"
-    assert snakemake(experiment=file).code == 0
+    assert lab.snakemake(experiment=file).code == 0
     for again, expected in (
-        (lambda: snakemake(experiment=file, config={"force": "^b$"}), "b"),
-        (lambda: python(file, "--prefix", prefix, "--force", '["^a$", "c"]'), "abc"),
+        (lambda: lab.snakemake(experiment=file, config={"force": "^b$"}), "b"),
+        (lambda: lab.python(file, "--prefix", lab.prefix, "--force", '["^a$", "c"]'), "abc"),
     ):
         ran.unlink()
         result = again()
@@ -64,15 +63,15 @@ def test_one_step_runs_again_by_its_name(
             "--delete-all-output deletes nothing that steps have written",
         ),
     ):
-        refused = snakemake(*arguments, experiment=file, config=config)
+        refused = lab.snakemake(*arguments, experiment=file, config=config)
         assert refused.code == 1
         assert said in refused.output
         assert "1970" not in refused.output
     assert ran.read_text() == before
 
 
-def test_marin_rules_tells_its_version(start: Any) -> None:
-    result = start([Path(sys.executable).with_name("marin-rules"), "--version"]).wait()
+def test_marin_rules_tells_its_version(lab: Lab) -> None:
+    result = lab.start([Path(sys.executable).with_name("marin-rules"), "--version"]).wait()
     assert result.code == 0
     assert result.output.startswith("marin-rules ")
     assert result.output.split()[1][0].isdigit()
@@ -104,8 +103,8 @@ def test_milestones_come_in_the_order_of_their_depth() -> None:
     assert [step.name for step in milestones(plan.steps, 10)] == ["s9", "s19"]
 
 
-def test_a_chain_of_three_thousand_steps_is_planned(experiment: Any, snakemake: Any) -> None:
-    file = experiment(
+def test_a_chain_of_three_thousand_steps_is_planned(lab: Lab) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
 
@@ -116,6 +115,6 @@ def test_a_chain_of_three_thousand_steps_is_planned(experiment: Any, snakemake: 
             executor_main(steps=[step])
         """
     )
-    result = snakemake("-n", experiment=file, timeout=300)
+    result = lab.snakemake("-n", experiment=file, timeout=300)
     assert result.code == 0, result.output[-3000:]
     assert "3000 steps: 3000 would run" in result.output

@@ -17,6 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from support.lab import Lab
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless=new",
@@ -204,20 +206,13 @@ def content(address: str) -> bytes:
     return base64.b64decode(address.partition("base64,")[2])
 
 
-def test_a_finished_sweep(
-    browser: webdriver.Chrome,
-    repository: Path,
-    tmp_path: Path,
-    prefix: Path,
-    snakemake: Any,
-    folder_of: Any,
-) -> None:
-    sweep = repository / "experiments/tutorials/sweep.py"
-    done = snakemake(experiment=sweep)
+def test_a_finished_sweep(browser: webdriver.Chrome, lab: Lab, tmp_path: Path) -> None:
+    sweep = lab.repository / "experiments/tutorials/sweep.py"
+    done = lab.snakemake(experiment=sweep)
     assert done.code == 0, done.output
-    again = snakemake("-R", "summarize", experiment=sweep)
+    again = lab.snakemake("-R", "summarize", experiment=sweep)
     assert again.code == 0, again.output
-    made = snakemake("--report", "report.html", experiment=sweep)
+    made = lab.snakemake("--report", "report.html", experiment=sweep)
     assert made.code == 0, made.output
     # The statistics have a point for every job, also for the one that was run again, and none from 1970.
     ends = re.findall(r'"endtime": "(\d{4})-', (tmp_path / "report.html").read_text())
@@ -230,7 +225,7 @@ def test_a_finished_sweep(
     assert report.title == "sweep"
     for words in ("Learning rate against batch size.", "14 SUCCESS", "Sweep of fit"):
         assert words in report.text
-    results = [json.loads(path.read_text()) for path in sorted(prefix.rglob("fit/*/.artifact.json"))]
+    results = [json.loads(path.read_text()) for path in sorted(lab.prefix.rglob("fit/*/.artifact.json"))]
     losses = sorted(result["loss"] for result in results)
     assert [float(cell) for cell in report.column(0, "loss")] == pytest.approx(losses, rel=1e-5)
     assert [float(cell) for cell in report.column(0, "loss")] == pytest.approx(losses[::-1], rel=1e-5)
@@ -240,7 +235,7 @@ def test_a_finished_sweep(
     best = min(results, key=lambda result: result["loss"])
     assert json.loads(facts["returned"]) == best
     report.follow("sweep/fit/lr=0.1-bs=8", title="sweep/fit/lr=0.1-bs=8")
-    report.follow(str(folder_of("sweep/points")), title="sweep/points")
+    report.follow(str(lab.folder_of("sweep/points")), title="sweep/points")
     report.follow("← overview", title="sweep")
 
     report.open_category("Experiment")
@@ -255,16 +250,16 @@ def test_a_finished_sweep(
     assert "Learning rate against batch size." in report.text
     assert set(statuses) == set(steps) - {"step"}
     assert steps["sweep/points"].startswith("SUCCESS")
-    assert str(folder_of("sweep/points")) in steps["sweep/points"]
+    assert str(lab.folder_of("sweep/points")) in steps["sweep/points"]
 
     facts = report.open_page("sweep/fit/lr=0.1-bs=8")
     assert facts["status"] == "SUCCESS"
     assert re.fullmatch(r"\d+\.\ds", facts["runtime"])
     assert facts["function"].endswith(".fit")
-    assert facts["output path"] == str(folder_of("sweep/fit/lr=0.1-bs=8"))
+    assert facts["output path"] == str(lab.folder_of("sweep/fit/lr=0.1-bs=8"))
     versioned = json.loads(facts["versioned config"])
     assert versioned | {"learning_rate": 0.1, "batch_size": 8, "steps": 200} == versioned
-    assert str(folder_of("sweep/points")) in facts["dependencies"]
+    assert str(lab.folder_of("sweep/points")) in facts["dependencies"]
 
     facts = report.open_page("sweep/summary")
     assert "Losses of all fits, and the best of them." in report.text
@@ -275,14 +270,14 @@ def test_a_finished_sweep(
     width, height = report.size(picture)
     assert width > 100
     assert height > 100
-    assert content(str(picture.get_attribute("src"))) == (folder_of("sweep/summary") / "losses.svg").read_bytes()
+    assert content(str(picture.get_attribute("src"))) == (lab.folder_of("sweep/summary") / "losses.svg").read_bytes()
     table = report.button("results.csv")
     if table.get_attribute("download"):
         shown = content(str(table.get_attribute("href"))).decode()
     else:
         report.open_page("results.csv", title="sweep/summary/results.csv")
         shown = report.text
-    for line in (folder_of("sweep/summary") / "results.csv").read_text().splitlines():
+    for line in (lab.folder_of("sweep/summary") / "results.csv").read_text().splitlines():
         for value in line.split(","):
             assert value in shown
 
@@ -290,23 +285,16 @@ def test_a_finished_sweep(
     assert trouble == []
 
 
-def test_an_unfinished_experiment_shows_all_its_steps(
-    browser: webdriver.Chrome,
-    tmp_path: Path,
-    experiment: Any,
-    snakemake: Any,
-    folder_of: Any,
-    info_of: Any,
-) -> None:
-    experiment(UNFINISHED)
-    failed = snakemake("--keep-going", experiment="experiment.py", config={"run_only": "^(good|bad)$"})
+def test_an_unfinished_experiment_shows_all_its_steps(browser: webdriver.Chrome, tmp_path: Path, lab: Lab) -> None:
+    lab.experiment(UNFINISHED)
+    failed = lab.snakemake("--keep-going", experiment="experiment.py", config={"run_only": "^(good|bad)$"})
     assert failed.code != 0
     # As long as each other, which the report must not take for a reason to show one half of the steps at a time.
     for name in ("good", "bad"):
-        info = info_of(name)
+        info = lab.info_of(name)
         info["run"]["seconds"] = 0.1
-        (folder_of(name) / ".executor_info").write_text(json.dumps(info))
-    made = snakemake("--report", "report.html", experiment="experiment.py")
+        (lab.folder_of(name) / ".executor_info").write_text(json.dumps(info))
+    made = lab.snakemake("--report", "report.html", experiment="experiment.py")
     assert made.code == 0, made.output
     report = Report(browser, tmp_path / "report.html")
 
@@ -345,10 +333,8 @@ def test_an_unfinished_experiment_shows_all_its_steps(
     assert report.size(report.open_picture("plot.svg")) == (200, 100)
 
 
-def test_damaged_notes_and_odd_names_cost_nothing_else(
-    browser: webdriver.Chrome, tmp_path: Path, experiment: Any, snakemake: Any, folder_of: Any
-) -> None:
-    experiment(
+def test_damaged_notes_and_odd_names_cost_nothing_else(browser: webdriver.Chrome, tmp_path: Path, lab: Lab) -> None:
+    lab.experiment(
         """
         import os
 
@@ -368,12 +354,12 @@ def test_damaged_notes_and_odd_names_cost_nothing_else(
             executor_main(steps=[*steps, odd], description="{{ nothing }} </script><!-- `x`_")
         """
     )
-    done = snakemake(experiment="experiment.py")
+    done = lab.snakemake(experiment="experiment.py")
     assert done.code == 0, done.output
-    (folder_of("step0") / ".executor_info").write_bytes(b'{"name": "st')
-    (folder_of("step1") / ".artifact.json").write_bytes(b"\xff\xfe")
-    (folder_of("step2") / ".executor_status").write_bytes(b"PERHAPS")
-    made = snakemake("--report", "report.html", experiment="experiment.py")
+    (lab.folder_of("step0") / ".executor_info").write_bytes(b'{"name": "st')
+    (lab.folder_of("step1") / ".artifact.json").write_bytes(b"\xff\xfe")
+    (lab.folder_of("step2") / ".executor_status").write_bytes(b"PERHAPS")
+    made = lab.snakemake("--report", "report.html", experiment="experiment.py")
     assert made.code == 0, made.output
 
     report = Report(browser, tmp_path / "report.html")
@@ -383,9 +369,9 @@ def test_damaged_notes_and_odd_names_cost_nothing_else(
     assert statuses == healthy | {"step2": "damaged"}
     assert "{{ nothing }} </script><!-- `x`_" in report.text
     for name, file in (("step0", ".executor_info"), ("step1", ".artifact.json"), ("step2", ".executor_status")):
-        assert re.search(rf"^{name}: .*{re.escape(str(folder_of(name) / file))}", report.text, re.MULTILINE)
+        assert re.search(rf"^{name}: .*{re.escape(str(lab.folder_of(name) / file))}", report.text, re.MULTILINE)
         report.follow(name, title=name)
-        assert str(folder_of(name) / file) in report.text
+        assert str(lab.folder_of(name) / file) in report.text
         report.follow("← overview", title="experiment")
     assert json.loads(report.follow("step3", title="step3")["returned"]) == {"number": 3}
     report.open()

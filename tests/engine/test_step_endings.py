@@ -10,11 +10,12 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 ENDINGS = """
     import atexit
@@ -126,20 +127,14 @@ def plain_results(source: str, folder: Path) -> dict[str, bytes]:
     return {name: (folder / name / "data").read_bytes() for name in NAMES}
 
 
-def test_what_a_plain_python_would_write_is_written_before_success(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    tmp_path: Path,
-) -> None:
+def test_what_a_plain_python_would_write_is_written_before_success(lab: Lab, tmp_path: Path) -> None:
     source = f"NAMES = {NAMES}\n{textwrap.dedent(ENDINGS)}"
     expected = plain_results(source, tmp_path / "plain")
     assert all(b"whole" in data for data in expected.values())
-    result = snakemake(experiment=experiment(source))
+    result = lab.snakemake(experiment=lab.experiment(source))
     assert result.code == 0, result.output
-    written = {name: (folder_of(name) / "data").read_bytes() for name in expected}
-    assert {name: status_of(name) for name in expected} == dict.fromkeys(expected, "SUCCESS")
+    written = {name: (lab.folder_of(name) / "data").read_bytes() for name in expected}
+    assert {name: lab.status_of(name) for name in expected} == dict.fromkeys(expected, "SUCCESS")
     for name in ("zipped_text",):  # It holds the time of day.
         assert len(written.pop(name)) == len(expected.pop(name))
     assert written == expected
@@ -200,18 +195,12 @@ BAD_ENDINGS = """
 """
 
 
-def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-) -> None:
-    result = snakemake("--keep-going", experiment=experiment(BAD_ENDINGS), env={"MARIN_STEP_END_SECONDS": "3"})
+def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(lab: Lab) -> None:
+    result = lab.snakemake("--keep-going", experiment=lab.experiment(BAD_ENDINGS), env={"MARIN_STEP_END_SECONDS": "3"})
     assert result.code == 1, result.output
     for name, child in (("child_exits_parent_returns", 0), ("child_raises_parent_returns", 1)):
-        assert status_of(name) == "SUCCESS"
-        value = json.loads((folder_of(name) / ".artifact.json").read_text())
+        assert lab.status_of(name) == "SUCCESS"
+        value = json.loads((lab.folder_of(name) / ".artifact.json").read_text())
         assert value == {"from": "the parent", "child": child}
     errors = {
         "child_returns_parent_raises": "ValueError: the parent's own error",
@@ -222,13 +211,13 @@ def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(
         "hangs_at_the_end": "did not end within 3 s. It was waiting for thread uploader.",
     }
     for name, words in errors.items():
-        assert status_of(name) == "FAILED", name
-        assert words in info_of(name)["run"]["error"]
-        assert not (folder_of(name) / ".artifact.json").exists()
-    log = (folder_of("crashes") / ".executor_log").read_text()
+        assert lab.status_of(name) == "FAILED", name
+        assert words in lab.info_of(name)["run"]["error"]
+        assert not (lab.folder_of(name) / ".artifact.json").exists()
+    log = (lab.folder_of("crashes") / ".executor_log").read_text()
     assert "Fatal Python error: Segmentation fault" in log
     assert "in crashes" in log
-    log = (folder_of("hangs_at_the_end") / ".executor_log").read_text()
+    log = (lab.folder_of("hangs_at_the_end") / ".executor_log").read_text()
     assert "waits for thread uploader before it ends (at most 3 s)" in log
     assert "Timeout (0:00:03)!" in log  # And then the stacks of all threads.
     assert "waits for thread uploader" in result.output
@@ -262,17 +251,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk_at_the_very_end_is_no_success(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    small_disk: Path,
-    status_of: Callable[[str], str | None],
-    folder_of: Callable[[str], Path],
-) -> None:
-    result = snakemake(experiment=experiment(UNWRITTEN))
+def test_a_full_disk_at_the_very_end_is_no_success(lab: Lab, small_disk: Path) -> None:
+    result = lab.snakemake(experiment=lab.experiment(UNWRITTEN))
     assert result.code == 1, result.output
-    assert status_of("kept") == "FAILED"
-    log = (folder_of("kept") / ".executor_log").read_text()
+    assert lab.status_of("kept") == "FAILED"
+    log = (lab.folder_of("kept") / ".executor_log").read_text()
     assert "could not write to small/data: [Errno 28] No space left on device" in log
 
 
@@ -288,10 +271,8 @@ STRAY = """
 """
 
 
-def test_processes_that_a_step_leaves_running_are_named(
-    experiment: Callable[..., Path], snakemake: Callable[..., Any], status_of: Callable[[str], str | None]
-) -> None:
-    result = snakemake(experiment=experiment(STRAY))
+def test_processes_that_a_step_leaves_running_are_named(lab: Lab) -> None:
+    result = lab.snakemake(experiment=lab.experiment(STRAY))
     assert result.code == 0, result.output
-    assert status_of("leaver") == "SUCCESS"
+    assert lab.status_of("leaver") == "SUCCESS"
     assert "left processes running, which were ended: sleep (pid " in result.output

@@ -9,11 +9,11 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 GOOD = """
     import os
@@ -174,38 +174,29 @@ def names(source: str) -> list[str]:
     return [name for name in re.findall(r"^    def (\w+)\(path\)", source, re.MULTILINE) if name not in HELPERS]
 
 
-def test_habits_of_real_programs(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-    tmp_path: Path,
-) -> None:
+def test_habits_of_real_programs(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "decorators.py").write_text(DECORATORS)
     good, losing = names(GOOD), names(LOSING)
     source = f"NAMES = {good + losing}\n{textwrap.dedent(GOOD + LOSING)}"
-    result = snakemake("--keep-going", experiment=experiment(source), env={"PYTHONPATH": str(tmp_path)})
+    result = lab.snakemake("--keep-going", experiment=lab.experiment(source), env={"PYTHONPATH": str(tmp_path)})
 
     expected = dict.fromkeys(good, "SUCCESS") | dict.fromkeys(losing, "FAILED") | {"fetches_a_stop_signal": "CANCELLED"}
-    assert {name: status_of(name) for name in expected} == expected, result.output
-    written = {name: (folder_of(name) / "data").read_bytes() for name in good}
+    assert {name: lab.status_of(name) for name in expected} == expected, result.output
+    written = {name: (lab.folder_of(name) / "data").read_bytes() for name in good}
     assert b"PK" in written.pop("archive_for_an_upload")
     assert set(written.values()) == {b"whole"}
     for name in set(losing) - {"fetches_a_stop_signal"}:
-        assert "could not be brought to its files" in info_of(name)["run"]["error"], name
-    assert all(not (folder_of("closes_all_files") / str(number)).read_bytes() for number in range(30))
-    assert "the end of the log" in (folder_of("buffered_for_the_log") / ".executor_log").read_text()
+        assert "could not be brought to its files" in lab.info_of(name)["run"]["error"], name
+    assert all(not (lab.folder_of("closes_all_files") / str(number)).read_bytes() for number in range(30))
+    assert "the end of the log" in (lab.folder_of("buffered_for_the_log") / ".executor_log").read_text()
     assert "left processes running" not in result.output
     assert not os.path.exists(f"/dev/shm/{(tmp_path / 'shared_memory.name').read_text()}")
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_a_run_with_closed_standard_streams(
-    closed: str, experiment: Callable[..., Path], prefix: Path, status_of: Callable[[str], str | None]
-) -> None:
-    path = experiment(QUIET)
+def test_a_run_with_closed_standard_streams(closed: str, lab: Lab) -> None:
+    path = lab.experiment(QUIET)
     command = f'exec "$0" "$@" {closed}'
-    result = subprocess.run(["bash", "-c", command, sys.executable, path, "--prefix", prefix], timeout=90)
+    result = subprocess.run(["bash", "-c", command, sys.executable, path, "--prefix", lab.prefix], timeout=90)
     assert result.returncode == 0
-    assert status_of("quiet") == "SUCCESS"
+    assert lab.status_of("quiet") == "SUCCESS"

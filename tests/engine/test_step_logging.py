@@ -1,10 +1,8 @@
 """What steps log with `logging` is seen and kept, at a level that a variable sets; Snakemake's own messages are not."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
+
+from support.lab import Lab
 
 LOGGING = """
     import logging
@@ -33,21 +31,16 @@ LOGGING = """
         ("loud", ["LOUD is no level of logging; using INFO", "INFO __main__: a message", "WARNING library: a warning"]),
     ],
 )
-def test_what_a_step_logs(
-    door: str,
-    level: str | None,
-    seen: list[str],
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Any],
-    python: Callable[..., Any],
-    prefix: Path,
-    folder_of: Callable[[str], Path],
-) -> None:
-    path = experiment(LOGGING)
+def test_what_a_step_logs(door: str, level: str | None, seen: list[str], lab: Lab) -> None:
+    path = lab.experiment(LOGGING)
     env = {} if level is None else {"MARIN_LOG_LEVEL": level}
-    run = snakemake(experiment=path, env=env) if door == "snakemake" else python(path, "--prefix", prefix, env=env)
+    run = (
+        lab.snakemake(experiment=path, env=env)
+        if door == "snakemake"
+        else lab.python(path, "--prefix", lab.prefix, env=env)
+    )
     assert run.code == 0, run.output
-    log = (folder_of("speaker") / ".executor_log").read_text()
+    log = (lab.folder_of("speaker") / ".executor_log").read_text()
     everything = ("DEBUG __main__: a detail", "INFO __main__: a message", "WARNING library: a warning", "is no level")
     for text in (log, run.output):
         assert [words for words in seen if words not in text] == []

@@ -5,11 +5,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 TRAINING = """
     import asyncio
@@ -115,19 +115,10 @@ TRAINING = """
     ],
 )
 def test_a_return_after_a_stop_signal_is_no_success(
-    train: str,
-    told: str,
-    number: signal.Signals,
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
-    tmp_path: Path,
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
+    train: str, told: str, number: signal.Signals, lab: Lab, tmp_path: Path
 ) -> None:
-    path = experiment(TRAINING)
-    run = start_snakemake(experiment=path, env={"TRAIN": train})
+    path = lab.experiment(TRAINING)
+    run = lab.start_snakemake(experiment=path, env={"TRAIN": train})
     run.wait_for((tmp_path / "pid").exists, "the step is training")
     pid = int((tmp_path / "pid").read_text())
     if told == "everybody":
@@ -136,41 +127,34 @@ def test_a_return_after_a_stop_signal_is_no_success(
         os.kill(pid if told == "step" else parent_of(pid), number)
     if (train, told) == ("in_a_thread", "step"):
         # Python overlooks a signal that comes just when its main thread goes to sleep; a person would send it again.
-        while not (folder_of("model") / "checkpoint").exists() and run.process.poll() is None:
+        while not (lab.folder_of("model") / "checkpoint").exists() and run.process.poll() is None:
             time.sleep(0.5)
             with contextlib.suppress(ProcessLookupError):
-                if not (folder_of("model") / "checkpoint").exists():
+                if not (lab.folder_of("model") / "checkpoint").exists():
                     os.kill(pid, number)
     first = run.wait()
     assert first.code != 0, first.output
-    assert (folder_of("model") / "checkpoint").read_text() == "14"
-    assert status_of("model") == "CANCELLED"
-    assert status_of("score") is None
-    assert "stopped by SIG" in info_of("model")["run"]["error"]
-    assert not (folder_of("model") / ".artifact.json").exists()
+    assert (lab.folder_of("model") / "checkpoint").read_text() == "14"
+    assert lab.status_of("model") == "CANCELLED"
+    assert lab.status_of("score") is None
+    assert "stopped by SIG" in lab.info_of("model")["run"]["error"]
+    assert not (lab.folder_of("model") / ".artifact.json").exists()
 
-    second = snakemake(experiment=path, env={"TRAIN": train})
+    second = lab.snakemake(experiment=path, env={"TRAIN": train})
     assert second.code == 0, second.output
     assert (tmp_path / "evaluated").read_text() == "100\n"
 
 
 @pytest.mark.parametrize("told", ["worker", "step"])
-def test_a_step_that_declares_its_output_complete_succeeds_all_the_same(
-    told: str,
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Any],
-    tmp_path: Path,
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-) -> None:
-    run = start_snakemake(experiment=experiment(TRAINING), env={"TRAIN": "declared"})
+def test_a_step_that_declares_its_output_complete_succeeds_all_the_same(told: str, lab: Lab, tmp_path: Path) -> None:
+    run = lab.start_snakemake(experiment=lab.experiment(TRAINING), env={"TRAIN": "declared"})
     run.wait_for((tmp_path / "pid").exists, "the step is training")
     pid = int((tmp_path / "pid").read_text())
     os.kill(pid if told == "step" else parent_of(pid), signal.SIGTERM)
     result = run.wait()
     assert result.code == 0, result.output
-    assert status_of("model") == status_of("score") == "SUCCESS"
-    assert json.loads((folder_of("model") / ".artifact.json").read_text()) == {"step": 100}
+    assert lab.status_of("model") == lab.status_of("score") == "SUCCESS"
+    assert json.loads((lab.folder_of("model") / ".artifact.json").read_text()) == {"step": 100}
 
 
 OWN_SIGNALS = """
@@ -211,12 +195,10 @@ OWN_SIGNALS = """
 """
 
 
-def test_signals_to_a_steps_own_children_are_no_stop_signals(
-    experiment: Callable[..., Path], snakemake: Callable[..., Any], folder_of: Callable[[str], Path]
-) -> None:
-    result = snakemake(experiment=experiment(OWN_SIGNALS))
+def test_signals_to_a_steps_own_children_are_no_stop_signals(lab: Lab) -> None:
+    result = lab.snakemake(experiment=lab.experiment(OWN_SIGNALS))
     assert result.code == 0, result.output
-    assert json.loads((folder_of("parent") / ".artifact.json").read_text()) == "whole"
+    assert json.loads((lab.folder_of("parent") / ".artifact.json").read_text()) == "whole"
 
 
 def parent_of(pid: int) -> int:

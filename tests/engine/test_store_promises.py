@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support.emulators.s3.emulator import S3Emulator
+from support.lab import Lab
 
 IGNORANT = ("ignores If-Match", "ignores If-None-Match", "ignores conditions of DELETE")
 CEPH = ("refuses quoted ETags", "ignores conditions of DELETE")
@@ -15,18 +16,16 @@ STEPS = ("hello_world/data-d50b06", "hello_world/stats-b5daf3")
 
 
 @pytest.fixture(params=["snakemake", "python"])
-def run(
-    request: pytest.FixtureRequest, s3: S3Emulator, repository: Path, tmp_path: Path, snakemake: Any, python: Any
-) -> Callable[..., Any]:
+def run(request: pytest.FixtureRequest, s3: S3Emulator, lab: Lab, tmp_path: Path) -> Callable[..., Any]:
     """`run(**variables)` of the tutorial in the bucket, by each of the two commands."""
     s3.create_bucket("bucket")
-    file = repository / "experiments" / "tutorials" / "hello_world.py"
+    file = lab.repository / "experiments" / "tutorials" / "hello_world.py"
 
     def start(*, dry: bool = False, **variables: str) -> Any:
         env = {**s3.environment, "XDG_STATE_HOME": str(tmp_path / "state"), **variables}
         if request.param == "snakemake":
-            return snakemake(*(["-n"] if dry else []), experiment=file, prefix="s3://bucket/x", env=env)
-        return python(file, "--prefix", "s3://bucket/x", *(["--dry_run", "true"] if dry else []), env=env)
+            return lab.snakemake(*(["-n"] if dry else []), experiment=file, prefix="s3://bucket/x", env=env)
+        return lab.python(file, "--prefix", "s3://bucket/x", *(["--dry_run", "true"] if dry else []), env=env)
 
     return start
 

@@ -5,11 +5,12 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.lab import Lab
 
 MARIN_STEP_FIELDS = {
     "name",
@@ -38,24 +39,22 @@ HELLO_WORLD_STEPS = {
 
 
 @pytest.fixture
-def tutorials(repository: Path) -> Path:
-    return repository / "experiments" / "tutorials"
+def tutorials(lab: Lab) -> Path:
+    return lab.repository / "experiments" / "tutorials"
 
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def test_hello_world_is_the_same_through_both_doors(
-    tutorials: Path, tmp_path: Path, snakemake: Callable[..., Any], python: Callable[..., Any]
-) -> None:
+def test_hello_world_is_the_same_through_both_doors(tutorials: Path, tmp_path: Path, lab: Lab) -> None:
     file = tutorials / "hello_world.py"
 
     def by_snakemake() -> Any:
-        return snakemake(experiment=file, prefix="out")
+        return lab.snakemake(experiment=file, prefix="out")
 
     def by_python() -> Any:
-        return python(file, "--prefix", "out")
+        return lab.python(file, "--prefix", "out")
 
     names = set()
     for run in (by_snakemake, by_python):
@@ -126,14 +125,12 @@ def check_hello_world_files(folder: Path) -> None:
         assert {key: own[key] for key in MARIN_STEP_FIELDS} == {key: step[key] for key in MARIN_STEP_FIELDS}
 
 
-def test_a_new_learning_rate_runs_only_the_new_fits_and_the_summary(
-    tutorials: Path, experiment: Callable[..., Path], prefix: Path, snakemake: Callable[..., Any]
-) -> None:
-    result = snakemake(experiment=tutorials / "sweep.py")
+def test_a_new_learning_rate_runs_only_the_new_fits_and_the_summary(tutorials: Path, lab: Lab) -> None:
+    result = lab.snakemake(experiment=tutorials / "sweep.py")
     assert result.code == 0, result.output
     assert len(result.started) == 14
-    assert len(list(prefix.glob("sweep/fit/*/result.json"))) == 12
-    (summary,) = prefix.glob("sweep/summary-*")
+    assert len(list(lab.prefix.glob("sweep/fit/*/result.json"))) == 12
+    (summary,) = lab.prefix.glob("sweep/summary-*")
     losses = {float(line.split(",")[2]) for line in (summary / "results.csv").read_text().split()[1:]}
     assert len(losses) == 12
     assert read_json(summary / ".artifact.json")["loss"] == min(losses)
@@ -142,22 +139,17 @@ def test_a_new_learning_rate_runs_only_the_new_fits_and_the_summary(
     source = (tutorials / "sweep.py").read_text()
     grown = source.replace("LEARNING_RATES = (0.01, 0.03,", "LEARNING_RATES = (0.01, 0.02, 0.03,")
     assert grown != source
-    result = snakemake(experiment=experiment(grown, "sweep_more.py"))
+    result = lab.snakemake(experiment=lab.experiment(grown, "sweep_more.py"))
     assert result.code == 0, result.output
     assert result.started == sorted([*(f"sweep/fit/lr=0.02-bs={size}" for size in (1, 8, 64)), "sweep/summary"])
     assert len(result.cached) == 13
-    assert len(list(prefix.glob("sweep/fit/*/result.json"))) == 15
-    assert len(list(prefix.glob("sweep/summary-*/results.csv"))) == 2
+    assert len(list(lab.prefix.glob("sweep/fit/*/result.json"))) == 15
+    assert len(list(lab.prefix.glob("sweep/summary-*/results.csv"))) == 2
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python"])
 def test_a_shell_rule_runs_between_python_steps_under_a_lease(
-    door: str,
-    tutorials: Path,
-    tmp_path: Path,
-    folder_of: Callable[[str], Path],
-    snakemake: Callable[..., Any],
-    python: Callable[..., Any],
+    door: str, tutorials: Path, tmp_path: Path, lab: Lab
 ) -> None:
     # The rule sorts with the `sort` on the path: this one first looks at the lease of the step it works for.
     sort = tmp_path / "bin" / "sort"
@@ -168,26 +160,26 @@ def test_a_shell_rule_runs_between_python_steps_under_a_lease(
 
     file = tutorials / "mixed.py"
     if door == "snakemake":
-        result = snakemake(experiment=file, prefix="out", env=path)
+        result = lab.snakemake(experiment=file, prefix="out", env=path)
     else:
-        result = python(file, "--prefix", "out", env=path)
+        result = lab.python(file, "--prefix", "out", env=path)
     assert result.code == 0, result.output
     assert result.started == ["mixed/counts", "mixed/text", "mixed/top"]
-    counts = (folder_of("mixed/counts") / "counts.txt").read_text()
+    counts = (lab.folder_of("mixed/counts") / "counts.txt").read_text()
     found = {word: int(count) for count, word in (line.split() for line in counts.splitlines())}
-    assert found == Counter((folder_of("mixed/text") / "text.txt").read_text().split())
+    assert found == Counter((lab.folder_of("mixed/text") / "text.txt").read_text().split())
     assert found["the"] == 3
-    assert read_json(folder_of("mixed/top") / "top.json") == {"the": 3}
+    assert read_json(lab.folder_of("mixed/top") / "top.json") == {"the": 3}
     assert "[mixed/top] most frequent: 'the', 3 times\n" in result.output
 
-    lease, info = read_json(tmp_path / "seen"), read_json(folder_of("mixed/counts") / ".executor_info")
+    lease, info = read_json(tmp_path / "seen"), read_json(lab.folder_of("mixed/counts") / ".executor_info")
     assert lease["worker_id"] == info["run"]["worker_id"]
     assert info["config"]["at_least"] == 1
-    assert (folder_of("mixed/counts") / ".executor_status").read_text() == "SUCCESS"
-    assert not (folder_of("mixed/counts") / ".executor_status.lock").exists()
+    assert (lab.folder_of("mixed/counts") / ".executor_status").read_text() == "SUCCESS"
+    assert not (lab.folder_of("mixed/counts") / ".executor_status.lock").exists()
 
     if door == "snakemake":
-        result = snakemake(experiment=file, prefix="out")
+        result = lab.snakemake(experiment=file, prefix="out")
         assert result.code == 0, result.output
         assert result.started == []
         assert result.cached == ["mixed/counts", "mixed/text", "mixed/top"]

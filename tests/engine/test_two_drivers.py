@@ -4,14 +4,13 @@ import functools
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from marin_rules.state.step_lease import lease_path
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LeaseRecord
+from support.lab import Lab
 
 SHARING = """
     import os
@@ -34,27 +33,21 @@ SHARING = """
 """
 
 
-def test_two_drivers_run_each_shared_step_once(
-    experiment: Callable[..., Path],
-    open_gate: Callable[[], None],
-    tmp_path: Path,
-    prefix: Path,
-    start_snakemake: Callable[..., Any],
-) -> None:
+def test_two_drivers_run_each_shared_step_once(lab: Lab, tmp_path: Path) -> None:
     files = [
-        experiment(SHARING + f'\n    executor_main(steps=[step("own/{name}", second, third)])\n', f"{name}.py")
+        lab.experiment(SHARING + f'\n    executor_main(steps=[step("own/{name}", second, third)])\n', f"{name}.py")
         for name in ("one", "two")
     ]
-    runs = [start_snakemake("-j", "2", experiment=file) for file in files]
+    runs = [lab.start_snakemake("-j", "2", experiment=file) for file in files]
     held_by = "[shared/first] waiting: held by "
     waiting = runs[0].wait_for(lambda: [run for run in runs if held_by in run.output], "one run waits for the other")
     assert len(waiting) == 1
-    (lease,) = prefix.glob("shared/first-*/.executor_status.lock")
+    (lease,) = lab.prefix.glob("shared/first-*/.executor_status.lock")
     holder = LeaseRecord.parse(lease.read_bytes(), str(lease)).owner
     assert holder is not None
     line = next(line for line in waiting[0].output.splitlines() if line.startswith(held_by))
     assert f"{holder.worker_id} (pid {holder.pid} on {holder.host}, user {holder.user}), running since " in line
-    open_gate()
+    lab.open_gate()
 
     for run in runs:
         result = run.wait()
@@ -62,8 +55,8 @@ def test_two_drivers_run_each_shared_step_once(
     assert Counter((tmp_path / "ran").read_text().split()) == Counter(
         ["shared/first", "shared/second", "shared/third", "own/one", "own/two"]
     )
-    assert {path.read_text() for path in prefix.rglob(".executor_status")} == {"SUCCESS"}
-    assert list(prefix.rglob(".executor_status.lock")) == []
+    assert {path.read_text() for path in lab.prefix.rglob(".executor_status")} == {"SUCCESS"}
+    assert list(lab.prefix.rglob(".executor_status.lock")) == []
 
 
 OVERRIDING = """
@@ -79,40 +72,35 @@ OVERRIDING = """
 """
 
 
-def test_the_other_version_on_an_override_is_not_taken_for_this_one(
-    experiment: Callable[..., Path],
-    open_gate: Callable[[], None],
-    prefix: Path,
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
-) -> None:
-    (prefix / "real").mkdir(parents=True)
-    (prefix / "link").symlink_to("real")
+def test_the_other_version_on_an_override_is_not_taken_for_this_one(lab: Lab) -> None:
+    (lab.prefix / "real").mkdir(parents=True)
+    (lab.prefix / "link").symlink_to("real")
     paths = ["real/best", "real/best", "link/best"]
     files = [
-        experiment(OVERRIDING.format(value=value, path=path), f"value{value}.py") for value, path in enumerate(paths)
+        lab.experiment(OVERRIDING.format(value=value, path=path), f"value{value}.py")
+        for value, path in enumerate(paths)
     ]
-    first = start_snakemake("-j", "1", experiment=files[0])
-    info = prefix / "real/best/.executor_info"
+    first = lab.start_snakemake("-j", "1", experiment=files[0])
+    info = lab.prefix / "real/best/.executor_info"
     first.wait_for(info.exists, "the start of the first version is written down")
     info.unlink()  # As the others see the folder if they look a moment earlier.
-    others = [start_snakemake("-j", "1", experiment=file) for file in files[1:]]
+    others = [lab.start_snakemake("-j", "1", experiment=file) for file in files[1:]]
     for other in others:
         other.wait_for(lambda other=other: "[best] waiting: held by" in other.output, "it waits for the first")
-    open_gate()
+    lab.open_gate()
     result = first.wait()
     assert result.code == 0, result.output
-    others.append(start_snakemake("-n", experiment=files[2]))  # The same without a race.
+    others.append(lab.start_snakemake("-n", experiment=files[2]))  # The same without a race.
     for other, path in zip(others, [*paths[1:], paths[2]], strict=True):
         result = other.wait()
         assert result.code == 1, result.output
-        told = f"step 'best': its override_output_path {prefix / path} already holds another version"
+        told = f"step 'best': its override_output_path {lab.prefix / path} already holds another version"
         assert told in result.output, result.output
         assert "digits" not in result.output
         assert "done by the other run" not in result.output
-    assert (prefix / "real/best/data").read_text() == "0"
-    assert (prefix / "real/best/.executor_status").read_text() == "SUCCESS"
-    again = snakemake("-n", experiment=files[0])
+    assert (lab.prefix / "real/best/data").read_text() == "0"
+    assert (lab.prefix / "real/best/.executor_status").read_text() == "SUCCESS"
+    again = lab.snakemake("-n", experiment=files[0])
     assert again.cached == ["best"], again.output
 
 
@@ -153,17 +141,11 @@ WORKER = f"""
 """
 
 
-def test_a_worker_that_lost_its_lease_ends_its_step_and_writes_nothing(
-    experiment: Callable[..., Path],
-    tmp_path: Path,
-    start: Callable[..., Any],
-    folder_of: Callable[[str], Path],
-    is_running: Callable[[int], bool],
-) -> None:
-    run = start([sys.executable, experiment(WORKER, "work.py"), "hangs"])
+def test_a_worker_that_lost_its_lease_ends_its_step_and_writes_nothing(lab: Lab, tmp_path: Path) -> None:
+    run = lab.start([sys.executable, lab.experiment(WORKER, "work.py"), "hangs"])
     run.wait_for((tmp_path / "pids").exists, "the step runs")
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    folder = folder_of("hangs")
+    folder = lab.folder_of("hangs")
     run.wait_for((folder / ".executor_info").exists, "its start is written down")
     info = (folder / ".executor_info").read_bytes()
 
@@ -183,25 +165,23 @@ def test_a_worker_that_lost_its_lease_ends_its_step_and_writes_nothing(
     assert result.code == 75
     assert "[hangs] lost its lease and was ended: " in result.output
     assert run.alive() == []
-    assert not any(is_running(pid) for pid in pids)
+    assert not any(lab.is_running(pid) for pid in pids)
     assert (folder / ".executor_status").read_bytes() == b"SUCCESS"
     assert (folder / ".executor_status.lock").read_bytes() == successor
     assert (folder / ".executor_info").read_bytes() == info
 
 
-def test_a_terminal_that_nobody_reads_does_not_cost_the_lease(
-    experiment: Callable[..., Path], prefix: Path, start: Callable[..., Any]
-) -> None:
+def test_a_terminal_that_nobody_reads_does_not_cost_the_lease(lab: Lab) -> None:
     """As after Ctrl-S, or in a pager: the step may have to wait, but its worker still shows that it is alive."""
     pipe = '"$@" | sleep 1000'
-    run = start(["bash", "-c", pipe, "bash", sys.executable, experiment(WORKER, "work.py"), "talks"])
+    run = lab.start(["bash", "-c", pipe, "bash", sys.executable, lab.experiment(WORKER, "work.py"), "talks"])
 
     def logged() -> int:
-        return sum(path.stat().st_size for path in prefix.glob("talks-*/.executor_log"))
+        return sum(path.stat().st_size for path in lab.prefix.glob("talks-*/.executor_log"))
 
     # The labels come on top of what is logged.
     run.wait_for(lambda: logged() > 0.9 * PIPE_BYTES, "the pipe is full")
-    (lease,) = prefix.glob("talks-*/.executor_status.lock")
+    (lease,) = lab.prefix.glob("talks-*/.executor_status.lock")
     for _ in range(3):
         before = lease.read_bytes()
         run.wait_for(functools.partial(has_changed, lease, before), "a heartbeat", HEARTBEAT_SECONDS + 5)

@@ -8,6 +8,7 @@ import pytest
 
 from support.faults.nursery import Nursery
 from support.faults.places import Disk, Objects, Place
+from support.lab import Lab
 
 
 @pytest.fixture
@@ -23,14 +24,14 @@ def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
 
 
 @pytest.fixture
-def make_nursery(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Nursery]]:
+def make_nursery(tmp_path: Path, lab: Lab) -> Iterator[Callable[..., Nursery]]:
     """`make_nursery(place, count, lifetime=, turns=)`: one a test."""
     made: list[Nursery] = []
 
     def make(place: Place, count: int, *, lifetime: float | None = None, **options: Any) -> Nursery:
         lifetimes = {} if lifetime is None else {"MARIN_LEASE_LIFETIME_SECONDS": str(lifetime)}
         made.append(
-            Nursery(tmp_path, place.prefix, count, {**environment, **place.environment, **lifetimes}, **options)
+            Nursery(tmp_path, place.prefix, count, {**lab.environment, **place.environment, **lifetimes}, **options)
         )
         return made[-1]
 

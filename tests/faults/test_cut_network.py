@@ -6,12 +6,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.faults.dags import EXPERIMENT, Dag
 from support.faults.places import Objects
+from support.lab import Lab
 
 STEPS = 3
 STOPPED_SECONDS = 5.0
@@ -54,9 +54,7 @@ def test_the_store_is_away(
     outage: str,
     tmp_path: Path,
     make_place: Callable[[str], Objects],
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
-    wait_until: Callable[..., object],
+    lab: Lab,
     tell: Callable[[str], None],
     request: pytest.FixtureRequest,
 ) -> None:
@@ -64,15 +62,15 @@ def test_the_store_is_away(
     gate = tmp_path / "gate"
     dag = Dag(tmp_path, place, STEPS, seed=5, gates={0: gate})
     options = {"experiment": EXPERIMENT, "prefix": place.prefix, "env": dag.environment}
-    run = start_snakemake("-j", "2", **options)
+    run = lab.start_snakemake("-j", "2", **options)
     run.wait_for((tmp_path / "gate.reached").exists, "the step runs")
-    with away(place, outage, wait_until):
+    with away(place, outage, lab.wait_until):
         gate.touch()  # It now tries to write its data, and its worker to commit.
     result = run.wait(180)
     dag.assert_nothing_wrong_counts()
     if result.code != 0:
         assert "Run the same command again" in result.output, result.output
-        again = snakemake("-j", "2", **options)
+        again = lab.snakemake("-j", "2", **options)
         assert again.code == 0, again.output
     dag.assert_finished()
     assert dag.leases() == []
@@ -83,11 +81,7 @@ def test_the_store_is_away(
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
 def test_a_store_that_is_away_for_longer_than_a_lease_lives(
-    kind: str,
-    tmp_path: Path,
-    make_place: Callable[[str], Objects],
-    start_snakemake: Callable[..., Any],
-    snakemake: Callable[..., Any],
+    kind: str, tmp_path: Path, make_place: Callable[[str], Objects], lab: Lab
 ) -> None:
     """A worker cannot know whether somebody else has the step by then: it must end it."""
     place = make_place(kind)
@@ -95,7 +89,7 @@ def test_a_store_that_is_away_for_longer_than_a_lease_lives(
     dag = Dag(tmp_path, place, STEPS, seed=5, gates={0: gate})
     environment = {**dag.environment, "MARIN_LEASE_LIFETIME_SECONDS": str(SHORT_LIFETIME)}
     options = {"experiment": EXPERIMENT, "prefix": place.prefix, "env": environment}
-    run = start_snakemake("-j", "2", **options)
+    run = lab.start_snakemake("-j", "2", **options)
     run.wait_for((tmp_path / "gate.reached").exists, "the step runs")
     place.emulator.forget_calls()
     place.emulator.inject("cut")
@@ -108,7 +102,7 @@ def test_a_store_that_is_away_for_longer_than_a_lease_lives(
     dag.assert_nothing_wrong_counts()
 
     gate.touch()
-    again = snakemake("-j", "2", **options)
+    again = lab.snakemake("-j", "2", **options)
     assert again.code == 0, again.output
     dag.assert_finished()
     assert dag.leases() == []

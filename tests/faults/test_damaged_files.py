@@ -11,6 +11,7 @@ from marin_rules.worker import worker as workers
 from support.faults.nursery import Nursery
 from support.faults.places import INFO, LEASE, STATUS, Place
 from support.faults.verdicts import assert_finished
+from support.lab import Lab
 
 STATUSES = (b"", b"\n", b"SUCC", b"success", b"SUCCESS\0", b"SUCCESS SUCCESS", b"\xff\xfe", b"{", b'{"status": "SUCC')
 STATUSES += (b'{"status": "SUCCESS"}\n{"stat', b'{"state": "SUCCESS"}', b"[" * 100_000)
@@ -65,10 +66,7 @@ def test_a_damaged_info_is_named(
 
 @pytest.mark.parametrize("kind", PLACES)
 def test_a_damaged_lease_is_waited_for_until_it_is_deleted(
-    kind: str,
-    make_place: Callable[[str], Place],
-    make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    kind: str, make_place: Callable[[str], Place], make_nursery: Callable[..., Nursery], lab: Lab
 ) -> None:
     place = make_place(kind)
     nursery = make_nursery(place, len(LEASES))
@@ -80,7 +78,7 @@ def test_a_damaged_lease_is_waited_for_until_it_is_deleted(
     for worker in started:
         path = f"{nursery.folder_of(worker.step)}/{LEASE}"
         said = "waiting: held by an unknown worker (the lease file cannot be read)"
-        wait_until(lambda worker=worker, said=said: said in worker.output, "the wait")
+        lab.wait_until(lambda worker=worker, said=said: said in worker.output, "the wait")
         assert place.read(path) == leases[worker.step]
         place.delete(path)
     for worker in started:

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from marin_rules import THIS_OUTPUT_PATH
 from marin_rules.driver.executor import compute_output_path
 from support.faults.places import INFO, LEASE, STATUS, Place
+from support.lab import Lab
 
 ONE_STEP = """
     import os
@@ -56,12 +56,12 @@ def damage(place: Place, folder: str, case: str, run: Callable[..., Any]) -> Non
 
 
 @pytest.fixture
-def run_on(experiment: Callable[..., Path], snakemake: Callable[..., Any]) -> Callable[..., Any]:
+def run_on(lab: Lab) -> Callable[..., Any]:
     """`run_on(place, *arguments)` runs the experiment of one step there."""
-    file = experiment(ONE_STEP)
+    file = lab.experiment(ONE_STEP)
 
     def run(place: Place, *arguments: str) -> Any:
-        return snakemake(*arguments, experiment=file, prefix=place.prefix, env=place.environment)
+        return lab.snakemake(*arguments, experiment=file, prefix=place.prefix, env=place.environment)
 
     return run
 

@@ -12,6 +12,7 @@ import pytest
 from support.faults.nursery import Nursery, send, with_step
 from support.faults.places import INFO, LOG, STATUS, Objects, Place
 from support.faults.verdicts import assert_finished
+from support.lab import Lab
 
 LIFETIME = 3.0
 LIFETIMES_PAUSED = 2
@@ -30,23 +31,19 @@ def turns(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_a_pause_in_which_nobody_took_the_lease(
-    kind: str,
-    turns: Path,
-    make_place: Callable[[str], Place],
-    make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    kind: str, turns: Path, make_place: Callable[[str], Place], make_nursery: Callable[..., Nursery], lab: Lab
 ) -> None:
     place = make_place(kind)
     nursery = make_nursery(place, 1, lifetime=LIFETIME, turns=turns)
     worker = nursery.start("blob/0")
-    wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
-    wait_until(lambda: place.read(f"{nursery.folder_of('blob/0')}/{INFO}") is not None, "the info")
+    lab.wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
+    lab.wait_until(lambda: place.read(f"{nursery.folder_of('blob/0')}/{INFO}") is not None, "the info")
     processes = with_step(worker)
     paused = time.monotonic()
     send(processes, signal.SIGSTOP)
-    wait_until(lambda: time.monotonic() > paused + LIFETIMES_PAUSED * LIFETIME, "the end of the pause")
+    lab.wait_until(lambda: time.monotonic() > paused + LIFETIMES_PAUSED * LIFETIME, "the end of the pause")
     send(processes, signal.SIGCONT)
-    wait_until(lambda: "goes on" in worker.output, "the lease is kept")
+    lab.wait_until(lambda: "goes on" in worker.output, "the lease is kept")
     (turns / "0.go").touch()
 
     assert nursery.wait(worker) == 0, worker.output
@@ -65,16 +62,16 @@ def test_the_last_writes_are_refused_for_a_while(
     turns: Path,
     make_place: Callable[[str], Objects],
     make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    lab: Lab,
 ) -> None:
     place = make_place(kind)
     nursery = make_nursery(place, 1, lifetime=LIFETIME, turns=turns)
     worker = nursery.start("blob/0")
-    wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
+    lab.wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
     place.emulator.inject(refusal, methods=["POST", "PUT"], path=f"{STATUS}$")
     (turns / "0.go").touch()
     told = "[blob/0] is finished, but cannot say so yet, and will try again: cannot write"
-    wait_until(lambda: told in worker.output, "the refusal")
+    lab.wait_until(lambda: told in worker.output, "the refusal")
     place.emulator.clear_faults()
     assert nursery.wait(worker) == 0, worker.output
     assert_finished(place, nursery, "blob/0")
@@ -82,18 +79,14 @@ def test_the_last_writes_are_refused_for_a_while(
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_a_step_that_empties_its_own_folder(
-    kind: str,
-    turns: Path,
-    make_place: Callable[[str], Place],
-    make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    kind: str, turns: Path, make_place: Callable[[str], Place], make_nursery: Callable[..., Nursery], lab: Lab
 ) -> None:
     place = make_place(kind)
     nursery = make_nursery(place, 1, turns=turns)
     folder = nursery.folder_of("blob/0")
     worker = nursery.start("blob/0")
-    wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
-    wait_until(lambda: place.read(f"{folder}/{INFO}") is not None, "the info")
+    lab.wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
+    lab.wait_until(lambda: place.read(f"{folder}/{INFO}") is not None, "the info")
     (turns / "0.empty").touch()
     (turns / "0.go").touch()
     assert nursery.wait(worker) == FAILED, worker.output

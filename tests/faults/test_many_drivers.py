@@ -16,6 +16,7 @@ import pytest
 
 from support.faults.dags import EXPERIMENT, Dag
 from support.faults.places import Objects
+from support.lab import Lab
 
 SERVER = "marin_rules.worker.warm.server"
 LIFETIME = "6"
@@ -85,12 +86,14 @@ def play(drivers: Drivers, chance: random.Random, *, kills: int, every: float, t
 
 
 @pytest.fixture
-def start_driver(tmp_path: Path, start_snakemake: Callable[..., Any]) -> Callable[..., Any]:
+def start_driver(tmp_path: Path, lab: Lab) -> Callable[..., Any]:
     def start(number: int, dag: Dag) -> Any:
         folder = tmp_path / f"driver-{number}"
         folder.mkdir(exist_ok=True)
         environment = {**dag.environment, "MARIN_LEASE_LIFETIME_SECONDS": LIFETIME}
-        return start_snakemake("-j", "2", experiment=EXPERIMENT, prefix=dag.place.prefix, cwd=folder, env=environment)
+        return lab.start_snakemake(
+            "-j", "2", experiment=EXPERIMENT, prefix=dag.place.prefix, cwd=folder, env=environment
+        )
 
     return start
 

@@ -14,6 +14,7 @@ import pytest
 from support.faults.nursery import Nursery, Worker, with_step
 from support.faults.places import INFO, Objects
 from support.faults.verdicts import assert_finished
+from support.lab import Lab
 
 LIFETIME = 3.0
 REFUSED = 75
@@ -29,7 +30,7 @@ def has_ended(pid: int) -> bool:
 
 @pytest.fixture
 def begin(
-    tmp_path: Path, make_nursery: Callable[..., Nursery], wait_until: Callable[..., object]
+    tmp_path: Path, make_nursery: Callable[..., Nursery], lab: Lab
 ) -> Callable[[Objects], tuple[Nursery, Worker, int]]:
     """`begin(place)`: a worker whose step runs and does not end by itself, and the process of that step."""
 
@@ -38,7 +39,7 @@ def begin(
         turns.mkdir()
         nursery = make_nursery(place, 1, lifetime=LIFETIME, turns=turns)
         worker = nursery.start("blob/0")
-        wait_until((turns / "0").exists, "the step runs")
+        lab.wait_until((turns / "0").exists, "the step runs")
         _, step = with_step(worker)
         return nursery, worker, step
 
@@ -62,14 +63,11 @@ def assert_ends_in_time(place: Objects, nursery: Nursery, worker: Worker, step: 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", KINDS)
 def test_while_the_step_runs(
-    kind: str,
-    make_place: Callable[[str], Objects],
-    begin: Callable[[Objects], tuple[Nursery, Worker, int]],
-    wait_until: Callable[..., object],
+    kind: str, make_place: Callable[[str], Objects], begin: Callable[[Objects], tuple[Nursery, Worker, int]], lab: Lab
 ) -> None:
     place = make_place(kind)
     nursery, worker, step = begin(place)
-    wait_until(lambda: place.read(f"{nursery.folder_of('blob/0')}/{INFO}") is not None, "the info")
+    lab.wait_until(lambda: place.read(f"{nursery.folder_of('blob/0')}/{INFO}") is not None, "the info")
     place.emulator.inject("cut")
     assert_ends_in_time(place, nursery, worker, step, time.monotonic())
 

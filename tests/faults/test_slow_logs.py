@@ -9,6 +9,7 @@ import pytest
 from support.faults.nursery import Nursery
 from support.faults.places import LOG, Objects
 from support.faults.verdicts import assert_finished
+from support.lab import Lab
 
 LIFETIME = 3.0
 UPLOAD_SECONDS = 2 * LIFETIME
@@ -16,11 +17,7 @@ UPLOAD_SECONDS = 2 * LIFETIME
 
 @pytest.mark.parametrize("kind", ["s3", "gcs"])
 def test_the_heart_beats_while_a_log_is_uploaded(
-    kind: str,
-    tmp_path: Path,
-    make_place: Callable[[str], Objects],
-    make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    kind: str, tmp_path: Path, make_place: Callable[[str], Objects], make_nursery: Callable[..., Nursery], lab: Lab
 ) -> None:
     turns = tmp_path / "turns"
     turns.mkdir()
@@ -29,9 +26,9 @@ def test_the_heart_beats_while_a_log_is_uploaded(
     place.emulator.inject("latency", methods=["PUT", "POST"], path="executor_log", seconds=UPLOAD_SECONDS)
     worker = nursery.start("blob/0")
     is_log = f"{nursery.folder_of('blob/0')}/{LOG}".partition("://")[2]
-    wait_until(lambda: any(call.place == is_log for call in place.emulator.calls()), "the upload")
+    lab.wait_until(lambda: any(call.place == is_log for call in place.emulator.calls()), "the upload")
     began = time.monotonic()
-    wait_until(lambda: time.monotonic() > began + UPLOAD_SECONDS, "most of the upload")
+    lab.wait_until(lambda: time.monotonic() > began + UPLOAD_SECONDS, "most of the upload")
     assert nursery.ends_within(worker, 0) is None, worker.output
     (turns / "0.go").touch()
     assert nursery.wait(worker) == 0, worker.output

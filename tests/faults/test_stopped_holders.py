@@ -17,6 +17,7 @@ import pytest
 from support.faults.nursery import Nursery, Worker, send, with_step
 from support.faults.places import ARTIFACT, INFO, LEASE, LOG, STATUS, Place
 from support.faults.verdicts import assert_finished
+from support.lab import Lab
 
 LIFETIME = 1.5
 LIFETIMES_STOPPED = 3
@@ -34,11 +35,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stopped_holder_is_refused(
-    kind: str,
-    tmp_path: Path,
-    make_place: Callable[[str], Place],
-    make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    kind: str, tmp_path: Path, make_place: Callable[[str], Place], make_nursery: Callable[..., Nursery], lab: Lab
 ) -> None:
     turns = tmp_path / "turns"
     turns.mkdir()
@@ -46,8 +43,8 @@ def test_a_stopped_holder_is_refused(
     nursery = make_nursery(place, 1, lifetime=LIFETIME, turns=turns)
     folder = nursery.folder_of("blob/0")
     late = nursery.start("blob/0")
-    wait_until(lambda: "the first attempt waits" in late.output, "the step runs")
-    wait_until(lambda: place.read(f"{folder}/{INFO}") is not None, "the info")
+    lab.wait_until(lambda: "the first attempt waits" in late.output, "the step runs")
+    lab.wait_until(lambda: place.read(f"{folder}/{INFO}") is not None, "the info")
     processes = with_step(late)
     assert len(processes) == 2
     send(processes, signal.SIGSTOP)
@@ -61,7 +58,7 @@ def test_a_stopped_holder_is_refused(
     # To the second. What it waited for the lease is no part of its time.
     assert datetime.fromisoformat(info["run"]["started"]).timestamp() > began + LIFETIME / 3 - 1
     assert info["run"]["seconds"] < time.monotonic() - stopped - LIFETIME / 3
-    wait_until(lambda: time.monotonic() > stopped + LIFETIMES_STOPPED * LIFETIME, "three lifetimes")
+    lab.wait_until(lambda: time.monotonic() > stopped + LIFETIMES_STOPPED * LIFETIME, "three lifetimes")
     state = place.state(folder)
     send(processes, signal.SIGCONT)
 
@@ -78,7 +75,7 @@ def test_stopped_at_every_boundary(
     kind: str,
     make_place: Callable[[str], Place],
     make_nursery: Callable[..., Nursery],
-    wait_until: Callable[..., object],
+    lab: Lab,
     tell: Callable[[str], None],
 ) -> None:
     """Also between the look at the lease and the write that relies on it."""
@@ -91,7 +88,7 @@ def test_stopped_at_every_boundary(
     codes: list[int] = []
     for first in range(1, len(boundaries) + 1, AT_ONCE):
         batch = {f"blob/{number}": number for number in boundaries if first <= number < first + AT_ONCE}
-        codes += stop_and_continue(place, nursery, batch, wait_until)
+        codes += stop_and_continue(place, nursery, batch, lab.wait_until)
     assert set(codes) == {0, REFUSED}, codes
     tell(f"{kind}: {len(codes)} workers stopped, each at another boundary; {codes.count(REFUSED)} of them refused")
     assert codes.count(REFUSED) > len(codes) / 3

@@ -16,6 +16,7 @@ from support.faults.dags import EXPERIMENT, Dag
 from support.faults.nursery import Nursery
 from support.faults.places import LEASE, STATUS, Objects
 from support.faults.verdicts import assert_finished
+from support.lab import Lab
 
 KINDS = ("404", "412", "429", "500", "503", "cut", "lost", "cut_body")
 SHARE = 0.24
@@ -61,27 +62,20 @@ def run_under_faults(
 
 
 @pytest.mark.parametrize("kind", ["gcs", pytest.param("s3", marks=pytest.mark.faults)])
-def test_a_few_steps(
-    kind: str, tmp_path: Path, make_place: Callable[[str], Objects], snakemake: Callable[..., Any]
-) -> None:
+def test_a_few_steps(kind: str, tmp_path: Path, make_place: Callable[[str], Objects], lab: Lab) -> None:
     place = make_place(kind)
-    run_under_faults(place, Dag(tmp_path, place, count=4, seed=1), snakemake, seed=1, runs=1, hangs=0, timeout=90)
+    run_under_faults(place, Dag(tmp_path, place, count=4, seed=1), lab.snakemake, seed=1, runs=1, hangs=0, timeout=90)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_fifty_steps(
-    kind: str,
-    seed: int,
-    tmp_path: Path,
-    make_place: Callable[[str], Objects],
-    snakemake: Callable[..., Any],
-    tell: Callable[[str], None],
+    kind: str, seed: int, tmp_path: Path, make_place: Callable[[str], Objects], lab: Lab, tell: Callable[[str], None]
 ) -> None:
     place = make_place(kind)
     dag = Dag(tmp_path, place, count=50, seed=seed)
-    tell(f"{kind}: " + run_under_faults(place, dag, snakemake, seed=seed, runs=3, hangs=4, timeout=600))
+    tell(f"{kind}: " + run_under_faults(place, dag, lab.snakemake, seed=seed, runs=3, hangs=4, timeout=600))
 
 
 @pytest.mark.parametrize("quirks", [("refuses quoted ETags", "ignores conditions of DELETE")])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from marin_rules.plans.code_after import line_after_executor_main
+from support.lab import Lab
 
 
 @pytest.mark.parametrize(
@@ -34,10 +32,8 @@ def test_where_a_file_goes_on(source: str, line: int | None) -> None:
     assert line_after_executor_main(textwrap.dedent(source)) == line
 
 
-def test_it_is_told_under_snakemake_alone(
-    experiment: Callable[..., Path], snakemake: Any, python: Any, prefix: Path
-) -> None:
-    file = experiment(
+def test_it_is_told_under_snakemake_alone(lab: Lab) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
         if __name__ == "__main__":
@@ -46,9 +42,9 @@ def test_it_is_told_under_snakemake_alone(
         """
     )
     told = f"warning: {file} goes on after executor_main (line 5): `snakemake` runs that code before the steps"
-    result = snakemake("-n", experiment=file)
+    result = lab.snakemake("-n", experiment=file)
     assert told in result.output
     assert result.output.index("after the steps") < result.output.index("would run")
-    result = python(file, "--prefix", prefix, "--dry_run")
+    result = lab.python(file, "--prefix", lab.prefix, "--dry_run")
     assert "warning" not in result.output
     assert result.output.index("would run") < result.output.index("after the steps")

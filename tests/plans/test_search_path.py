@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from marin_rules.plans.search_path import hides_python_module, with_folders
+from support.lab import Lab
 
 LIBRARY = frozenset({"/py.zip", "/py", "/py/dynload"})
 
@@ -60,38 +59,28 @@ SHADOWS = ("tokenize", "random", "colorsys", "selectors", "marin_rules")
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python"])
-def test_files_in_the_working_directory_hide_nothing(
-    door: str,
-    experiment: Callable[..., Path],
-    tmp_path: Path,
-    snakemake: Any,
-    python: Any,
-    prefix: Path,
-    folder_of: Any,
-) -> None:
+def test_files_in_the_working_directory_hide_nothing(door: str, lab: Lab, tmp_path: Path) -> None:
     """In the working directory for both doors, and for Snakemake beside the experiment and its rules as well."""
     folder = tmp_path / "work"
-    file = experiment(EXPERIMENT, "work/experiments/experiment.py")
-    experiment("number = 1", "work/helper.py" if door == "snakemake" else "work/experiments/helper.py")
-    experiment("number = 2", "work/late_helper.py")
-    experiment("rule unused:\n    shell: 'true'\n", "work/experiments/experiment.smk")
+    file = lab.experiment(EXPERIMENT, "work/experiments/experiment.py")
+    lab.experiment("number = 1", "work/helper.py" if door == "snakemake" else "work/experiments/helper.py")
+    lab.experiment("number = 2", "work/late_helper.py")
+    lab.experiment("rule unused:\n    shell: 'true'\n", "work/experiments/experiment.smk")
     for name in SHADOWS:
-        experiment("raise ImportError('taken for another')", f"work/{name}.py")
+        lab.experiment("raise ImportError('taken for another')", f"work/{name}.py")
         if door == "snakemake":
-            experiment("raise ImportError('taken for another')", f"work/experiments/{name}.py")
+            lab.experiment("raise ImportError('taken for another')", f"work/experiments/{name}.py")
     if door == "snakemake":
-        result = snakemake(experiment=file, cwd=folder)
+        result = lab.snakemake(experiment=file, cwd=folder)
     else:
-        result = python(file, "--prefix", prefix, cwd=folder)
+        result = lab.python(file, "--prefix", lab.prefix, cwd=folder)
     assert result.code == 0, result.output
     assert "taken for another" not in result.output
-    assert (folder_of("a") / ".artifact.json").read_text().split() == ["[", "3,", "1,", "2,", "0.0", "]"]
+    assert (lab.folder_of("a") / ".artifact.json").read_text().split() == ["[", "3,", "1,", "2,", "0.0", "]"]
 
 
-def test_a_module_that_hides_pythons_own_is_refused_by_its_path(
-    experiment: Callable[..., Path], tmp_path: Path, snakemake: Any, python: Any, prefix: Path
-) -> None:
-    file = experiment(
+def test_a_module_that_hides_pythons_own_is_refused_by_its_path(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(
         """
         from colorsys import own_function
         from marin_rules import ExecutorStep, executor_main
@@ -100,9 +89,9 @@ def test_a_module_that_hides_pythons_own_is_refused_by_its_path(
             executor_main(steps=[ExecutorStep("a", own_function, {})])
         """
     )
-    experiment("def own_function(config): pass", "colorsys.py")
-    for result in (python(file, "--prefix", prefix), snakemake(experiment=file)):
+    lab.experiment("def own_function(config): pass", "colorsys.py")
+    for result in (lab.python(file, "--prefix", lab.prefix), lab.snakemake(experiment=file)):
         assert result.code == 1
         assert f"{tmp_path / 'colorsys.py'} has the name of a module of Python's own" in result.output
         assert "Traceback" not in result.output
-    assert not prefix.exists()
+    assert not lab.prefix.exists()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.lab import Lab
+
 GOOD = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 """A Python that can make our environment: the one below this test."""
 
@@ -39,7 +41,7 @@ esac
 
 
 @pytest.fixture
-def find_python(tmp_path: Path, repository: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def find_python(tmp_path: Path, lab: Lab) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the script where PATH holds nothing but an older Python and a few tools."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -54,7 +56,7 @@ def find_python(tmp_path: Path, repository: Path) -> Callable[..., subprocess.Co
     def run(**variables: str) -> subprocess.CompletedProcess[str]:
         home = {"PATH": str(programs), "HOME": str(tmp_path / "home"), "HERE": str(tmp_path), "GOOD": GOOD}
         return subprocess.run(
-            ["/bin/sh", str(repository / "scripts" / "find-python")],
+            ["/bin/sh", str(lab.repository / "scripts" / "find-python")],
             env={**home, **variables},
             capture_output=True,
             text=True,
@@ -66,14 +68,14 @@ def find_python(tmp_path: Path, repository: Path) -> Callable[..., subprocess.Co
 
 
 def test_pip_brings_uv_and_uv_a_python(
-    find_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, repository: Path
+    find_python: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, lab: Lab
 ) -> None:
     found = find_python(HAS_PIP="yes")
     assert found.returncode == 0, found.stderr
     assert os.path.realpath(found.stdout.strip()) == GOOD
     (install,) = [line for line in (tmp_path / "python-calls").read_text().splitlines() if " install " in line]
     assert "--require-hashes" in install
-    assert (repository / "requirements" / "bootstrap.txt").samefile(install.split()[-1])
+    assert (lab.repository / "requirements" / "bootstrap.txt").samefile(install.split()[-1])
     assert "python install 3.12" in (tmp_path / "uv-calls").read_text().splitlines()
 
     (tmp_path / "bin" / "uv").symlink_to(tmp_path / "fake-uv")

@@ -2,9 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,10 +11,11 @@ from marin_rules.plans.run import new_run
 from marin_rules.state import run_presence
 from marin_rules.state.run_presence import RunPresence
 from marin_rules.state.run_registry import find_run, forget
+from support.lab import Lab
 
 
 def test_a_driver_is_seen_again_and_again_until_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(run_presence, "BEAT_SECONDS", 0.05)
@@ -30,8 +29,8 @@ def test_a_driver_is_seen_again_and_again_until_its_end(
         run = find_run(plan.run.id)
         return run is not None and abs(run.seen - time.time()) < 60
 
-    wait_until(is_seen, "a sign of life")
+    lab.wait_until(is_seen, "a sign of life")
     forget(plan.run)
-    wait_until(is_seen, "its return")
+    lab.wait_until(is_seen, "its return")
     presence.end()
     assert find_run(plan.run.id) is None

@@ -1,8 +1,10 @@
-"""Fixtures for end-to-end tests, as a pytest plugin: real experiment files, run by real Snakemake in a test's folder.
+"""The lab of end-to-end tests, as a pytest plugin: real experiment files, run by real Snakemake in a test's folder.
 
-`snakemake(...)` runs to the end, `start_snakemake(...)` leaves it running. Everything a test starts carries a mark in
-its environment, whatever session or parent it has by then: so all of it can be found, killed, and is never left.
+`lab.snakemake(...)` runs to the end, `lab.start_snakemake(...)` leaves it running. Everything a test starts carries a
+mark in its variables, whatever session or parent it has by then: so all of it can be found, killed, and is never left.
 """
+
+from __future__ import annotations
 
 import errno
 import json
@@ -17,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pytest
 
@@ -144,129 +146,100 @@ class Running:
         self.process.wait(DEADLINE)
 
 
-@pytest.fixture
-def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, what, timeout=)` waits until `condition()` is true and returns its value."""
+class Options(TypedDict, total=False):
+    """How a command is started, where a test does not take the lab's own way."""
 
-    def wait(condition: Callable[[], Any], what: str, timeout: float = DEADLINE) -> Any:
-        give_up = time.monotonic() + timeout
-        while not (value := condition()):
-            if time.monotonic() > give_up:
-                pytest.fail(f"{what} did not happen in {timeout} s")
-            time.sleep(_POLL_SECONDS)
-        return value
+    cwd: Path | None
+    """The test's folder if None."""
 
-    return wait
+    env: Mapping[str, str] | None
+    """Further variables, which win over `lab.environment`."""
 
 
-@pytest.fixture
-def open_gate(tmp_path: Path, wait_until: Callable[..., Any]) -> Callable[[], None]:
-    """`open_gate()` lets a step go on that has come to `open("gate").read()`, a named pipe in the test's folder."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+class SnakemakeOptions(Options, total=False):
+    """The same for a run of Snakemake. In `--config` a key without a value is left out."""
 
-    def is_reached() -> int | None:
-        try:
-            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # ENXIO: nobody has opened it for reading yet.
-                raise
-            return None
+    experiment: str | Path | None
+    prefix: str | Path | None
+    """`lab.prefix` if not given; None leaves it to the settings."""
 
-    def release() -> None:
-        os.close(wait_until(is_reached, "a step at the gate"))
-
-    return release
+    config: Mapping[str, object] | None
+    """Further keys of `--config`."""
 
 
-@pytest.fixture
-def is_running() -> Callable[[int], bool]:
-    """`is_running(pid)`: one that has ended counts as such even if nobody has collected it yet."""
+class Lab:
+    """A folder for a test, and real runs in it. One a test: at its end nothing that it started is left running."""
 
-    def look(pid: int) -> bool:
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    return look
-
-
-@pytest.fixture
-def repository() -> Path:
+    repository = REPOSITORY
     """The top folder of this project."""
-    return REPOSITORY
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        """The working directory of everything that is started."""
 
-@pytest.fixture
-def prefix(tmp_path: Path) -> Path:
-    """Where the steps of a test write, unless it says otherwise."""
-    return tmp_path / "out"
+        self.prefix = folder / "out"
+        """Where the steps of a test write, unless it says otherwise."""
 
+        self.environment = self._own_variables()
+        """The variables of all commands: nothing that steers a run, and a temporary folder to look into."""
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """The environment of all commands: nothing that steers a run, and a temporary folder to look into."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir(exist_ok=True)
-    steering = ("MARIN_", "SNAKEMAKE_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
-    own = {"TMPDIR": temporary, "XDG_STATE_HOME": tmp_path / "state", "MARIN_ENVIRONMENTS": tmp_path / "environments"}
-    return {**kept, **{name: str(path) for name, path in own.items()}, "TERM": "dumb"}
+        self._started: list[Running] = []
 
+    # --- experiments and their steps
 
-@pytest.fixture
-def experiment(tmp_path: Path) -> Callable[..., Path]:
-    """`experiment(source, name="experiment.py")` writes an experiment file into the test's folder."""
-
-    def write(source: str, name: str = "experiment.py") -> Path:
-        path = tmp_path / name
+    def experiment(self, source: str, name: str = "experiment.py") -> Path:
+        """Write an experiment file into the test's folder. Where it says `open("gate")`, `open_gate` will open it."""
+        path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(source))
+        if 'open("gate")' in source:
+            self._make_gate()
         return path
 
-    return write
+    def folder_of(self, name: str) -> Path:
+        """The one output path of that step, whatever its hash."""
+        found = list(self.prefix.glob(f"{name}-" + "[0-9a-f]" * 6))
+        assert len(found) == 1, f"{name} has {len(found)} output paths under {self.prefix}"
+        return found[0]
 
+    def status_of(self, name: str) -> str | None:
+        """The word in the step's status file, None when there is none yet."""
+        files = list(self.prefix.glob(f"{name}-" + "[0-9a-f]" * 6 + "/.executor_status"))
+        assert len(files) <= 1, f"{name} has {len(files)} output paths under {self.prefix}"
+        return files[0].read_text() if files else None
 
-@pytest.fixture
-def start(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Running]]:
-    """`start(command, cwd=, env=)` starts a command; at the end of the test nothing of it is left running."""
-    started: list[Running] = []
+    def info_of(self, name: str) -> dict[str, Any]:
+        """What the step's worker wrote down about it."""
+        info = json.loads((self.folder_of(name) / ".executor_info").read_text())
+        assert isinstance(info, dict)
+        return info
 
-    def launch(
-        command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-    ) -> Running:
-        log = tmp_path / f"command-{len(started)}.log"
-        words = [str(word) for word in command]
-        running = Running(words, cwd or tmp_path, {**environment, **(env or {})}, log)
-        started.append(running)
+    # --- commands
+
+    def start(self, command: Sequence[str | Path], **options: Unpack[Options]) -> Running:
+        """Start a command and do not wait for it."""
+        running = Running(
+            [str(word) for word in command],
+            options.get("cwd") or self.folder,
+            {**self.environment, **(options.get("env") or {})},
+            self.folder / f"command-{len(self._started)}.log",
+        )
+        self._started.append(running)
         return running
 
-    yield launch
-    for running in started:
-        running.kill_everything()
+    def python(self, *arguments: str | Path, timeout: float = DEADLINE, **options: Unpack[Options]) -> Result:
+        """Run a script with this Python to the end: `lab.python(file, *arguments)`."""
+        return self.start([sys.executable, *arguments], **options).wait(timeout)
 
-
-@pytest.fixture
-def start_snakemake(start: Callable[..., Running], prefix: Path) -> Callable[..., Running]:
-    """`start_snakemake(*arguments, experiment=, prefix=, config=, cwd=, env=)` starts it and does not wait.
-
-    `config` holds further `--config` keys. The working directory is the test's own folder.
-    """
-    default_prefix = prefix
-
-    def launch(
-        *arguments: str,
-        experiment: str | Path | None = None,
-        prefix: str | Path | None = default_prefix,
-        config: Mapping[str, object] | None = None,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Running:
-        settings = {"experiment": experiment, "prefix": prefix, **(config or {})}
+    def start_snakemake(self, *arguments: str | Path, **options: Unpack[SnakemakeOptions]) -> Running:
+        """Start Snakemake with this project's Snakefile and default profile, and do not wait for it."""
+        settings = {
+            "experiment": options.get("experiment"),
+            "prefix": options.get("prefix", self.prefix),
+            **(options.get("config") or {}),
+        }
         pairs = [f"{key}={value}" for key, value in settings.items() if value is not None]
-        return start(
+        return self.start(
             [
                 Path(sys.executable).with_name("snakemake"),
                 "--snakefile",
@@ -276,64 +249,76 @@ def start_snakemake(start: Callable[..., Running], prefix: Path) -> Callable[...
                 *arguments,
                 *(["--config", *pairs] if pairs else []),
             ],
-            cwd=cwd,
-            env=env,
+            cwd=options.get("cwd"),
+            env=options.get("env"),
         )
 
-    return launch
+    def snakemake(
+        self, *arguments: str | Path, timeout: float = DEADLINE, **options: Unpack[SnakemakeOptions]
+    ) -> Result:
+        """Run it to the end: `lab.snakemake("-n", experiment=file)`."""
+        return self.start_snakemake(*arguments, **options).wait(timeout)
+
+    # --- waiting
+
+    def wait_until(self, condition: Callable[[], Any], what: str, timeout: float = DEADLINE) -> Any:
+        """Wait until `condition()` is true; returns its value."""
+        give_up = time.monotonic() + timeout
+        while not (value := condition()):
+            if time.monotonic() > give_up:
+                pytest.fail(f"{what} did not happen in {timeout} s")
+            time.sleep(_POLL_SECONDS)
+        return value
+
+    def open_gate(self) -> None:
+        """Let a step go on that has come to `open("gate").read()`, a named pipe in the test's folder."""
+        self._make_gate()
+        os.close(self.wait_until(self._is_gate_reached, "a step at the gate"))
+
+    def is_running(self, pid: int) -> bool:
+        """Whether a process runs. One that has ended does not, even if nobody has collected it yet."""
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    def kill_everything(self) -> None:
+        """End whatever is left of all that was started."""
+        for running in self._started:
+            running.kill_everything()
+
+    def _own_variables(self) -> dict[str, str]:
+        own = {
+            "TMPDIR": self.folder / "tmp",
+            "XDG_STATE_HOME": self.folder / "state",
+            "MARIN_ENVIRONMENTS": self.folder / "environments",
+        }
+        own["TMPDIR"].mkdir(exist_ok=True)
+        steering = ("MARIN_", "SNAKEMAKE_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
+        return {**kept, **{name: str(path) for name, path in own.items()}, "TERM": "dumb"}
+
+    @property
+    def _gate(self) -> Path:
+        return self.folder / "gate"
+
+    def _make_gate(self) -> None:
+        if not self._gate.is_fifo():
+            os.mkfifo(self._gate)
+
+    def _is_gate_reached(self) -> int | None:
+        try:
+            return os.open(self._gate, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # ENXIO: nobody has opened it for reading yet.
+                raise
+            return None
 
 
 @pytest.fixture
-def snakemake(start_snakemake: Callable[..., Running]) -> Callable[..., Result]:
-    """`snakemake(*arguments, experiment=, ..., timeout=)` runs it to the end: `.code` and `.output`."""
-
-    def run(*arguments: str, timeout: float = DEADLINE, **options: Any) -> Result:
-        return start_snakemake(*arguments, **options).wait(timeout)
-
-    return run
-
-
-@pytest.fixture
-def python(start: Callable[..., Running]) -> Callable[..., Result]:
-    """`python(file, *arguments, cwd=, env=, timeout=)` runs a script with this Python to the end."""
-
-    def run(*arguments: str | Path, timeout: float = DEADLINE, **options: Any) -> Result:
-        return start([sys.executable, *arguments], **options).wait(timeout)
-
-    return run
-
-
-@pytest.fixture
-def folder_of(prefix: Path) -> Callable[[str], Path]:
-    """`folder_of("data")` is the one output path of that step, whatever its hash."""
-
-    def find(name: str) -> Path:
-        found = list(prefix.glob(f"{name}-" + "[0-9a-f]" * 6))
-        assert len(found) == 1, f"{name} has {len(found)} output paths under {prefix}"
-        return found[0]
-
-    return find
-
-
-@pytest.fixture
-def status_of(prefix: Path) -> Callable[[str], str | None]:
-    """`status_of("data")` is the word in the step's status file, None when there is none yet."""
-
-    def read(name: str) -> str | None:
-        files = list(prefix.glob(f"{name}-" + "[0-9a-f]" * 6 + "/.executor_status"))
-        assert len(files) <= 1, f"{name} has {len(files)} output paths under {prefix}"
-        return files[0].read_text() if files else None
-
-    return read
-
-
-@pytest.fixture
-def info_of(folder_of: Callable[[str], Path]) -> Callable[[str], dict[str, Any]]:
-    """`info_of("data")` is what the step's worker wrote down about it."""
-
-    def read(name: str) -> dict[str, Any]:
-        info = json.loads((folder_of(name) / ".executor_info").read_text())
-        assert isinstance(info, dict)
-        return info
-
-    return read
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """This test's lab."""
+    made = Lab(tmp_path)
+    yield made
+    made.kill_everything()

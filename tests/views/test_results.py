@@ -14,6 +14,7 @@ from marin_rules.plan import make_plan
 from marin_rules.plans.frozen import FrozenPlan, freeze
 from marin_rules.plans.run import new_run
 from marin_rules.views.results import Cut, results
+from support.lab import Lab
 
 
 def never_called(config: Any) -> None:
@@ -92,8 +93,8 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
     assert lines[-1] == "  ... and 5 more under /p"
 
 
-def test_a_run_that_leaves_steps_out_says_so(experiment: Any, snakemake: Any, status_of: Any) -> None:
-    file = experiment(
+def test_a_run_that_leaves_steps_out_says_so(lab: Lab) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
 
@@ -114,18 +115,16 @@ def test_a_run_that_leaves_steps_out_says_so(experiment: Any, snakemake: Any, st
         (["--omit-from", "first"], "it depends on a, which --omit-from leaves out"),
         (["--until", "first"], "--until first stops before it"),
     ):
-        result = snakemake(*arguments, experiment=file)
+        result = lab.snakemake(*arguments, experiment=file)
         assert "all done" not in result.output
         assert "asked for, but not built:\n  b  " in result.output
         assert f"({reason})" in result.output
-        assert status_of("b") is None
-    assert status_of("a") == "SUCCESS"
+        assert lab.status_of("b") is None
+    assert lab.status_of("a") == "SUCCESS"
 
 
-def test_a_result_that_was_deleted_during_the_run_is_not_called_done(
-    experiment: Any, start_snakemake: Any, open_gate: Any, prefix: Path, folder_of: Any, status_of: Any
-) -> None:
-    file = experiment(
+def test_a_result_that_was_deleted_during_the_run_is_not_called_done(lab: Lab) -> None:
+    file = lab.experiment(
         """
         from marin_rules import ExecutorStep, executor_main
 
@@ -141,14 +140,14 @@ def test_a_result_that_was_deleted_during_the_run_is_not_called_done(
             executor_main(steps=[a, ExecutorStep("b", second, [a])])
         """
     )
-    run = start_snakemake(experiment=file)
-    run.wait_for(lambda: list(prefix.glob("b-*/.executor_info")), "the second step runs")
-    shutil.rmtree(folder_of("a"))
-    open_gate()
+    run = lab.start_snakemake(experiment=file)
+    run.wait_for(lambda: list(lab.prefix.glob("b-*/.executor_info")), "the second step runs")
+    shutil.rmtree(lab.folder_of("a"))
+    lab.open_gate()
     done = run.wait()
     assert done.code == 1, done.output
     assert "all done" not in done.output
     assert "asked for, but not there any more:\n  a  " in done.output
     assert "its folder was deleted or moved during this run" in done.output
     assert "the other results are in:\n  b  " in done.output
-    assert status_of("b") == "SUCCESS"
+    assert lab.status_of("b") == "SUCCESS"

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from marin_rules.worker.variables import (
     passed_on,
     without_sets,
 )
+from support.lab import Lab
 
 MANY = [{"TOKEN": f"{number:04}" + "x" * 106, "SAME": "ä\n="} for number in range(1200)]
 
@@ -125,10 +125,8 @@ def test_too_much_for_a_job_elsewhere_is_refused(published: Any) -> None:
 
 
 @pytest.mark.parametrize("door", ["snakemake", "python"])
-def test_twelve_hundred_steps_with_variables(
-    door: str, experiment: Callable[..., Path], snakemake: Any, python: Any, prefix: Path, folder_of: Any
-) -> None:
-    file = experiment(
+def test_twelve_hundred_steps_with_variables(door: str, lab: Lab) -> None:
+    file = lab.experiment(
         """
         import os
         from marin_rules import ExecutorStep, executor_main, remote, versioned
@@ -147,9 +145,9 @@ def test_twelve_hundred_steps_with_variables(
     )
     names = '["^s7$", "^s1199$"]'
     if door == "snakemake":
-        result = snakemake("--quiet", experiment=file, config={"run_only": names})
+        result = lab.snakemake("--quiet", experiment=file, config={"run_only": names})
     else:
-        result = python(file, "--prefix", prefix, "--run_only", names)
+        result = lab.python(file, "--prefix", lab.prefix, "--run_only", names)
     assert result.code == 0, result.output
     for name in ("s7", "s1199"):
-        assert json.loads((folder_of(name) / ".artifact.json").read_text()) == 108
+        assert json.loads((lab.folder_of(name) / ".artifact.json").read_text()) == 108

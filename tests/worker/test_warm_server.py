@@ -4,17 +4,17 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from marin_rules.worker.command import run_step_command
+from support.lab import Lab
 
 STEPS = 150
 
 
-def test_many_short_steps_side_by_side(experiment: Any, snakemake: Any, tmp_path: Path) -> None:
-    path = experiment(
+def test_many_short_steps_side_by_side(lab: Lab, tmp_path: Path) -> None:
+    path = lab.experiment(
         f"""
         from marin_rules import ExecutorStep, executor_main, this_output_path, versioned
 
@@ -28,7 +28,7 @@ def test_many_short_steps_side_by_side(experiment: Any, snakemake: Any, tmp_path
         ])
         """
     )
-    result = snakemake("-j", "8", experiment=path)
+    result = lab.snakemake("-j", "8", experiment=path)
     assert result.code == 0, result.output
     numbers = sorted(int(file.read_text()) for file in tmp_path.rglob("short/*/number"))
     assert numbers == list(range(STEPS))

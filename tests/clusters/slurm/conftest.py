@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import REPOSITORY, Result, Running
+from support.lab import REPOSITORY, Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
 
 LEASE_SECONDS = "8"
@@ -22,12 +22,12 @@ def on_slurm(slurm: SlurmCluster) -> dict[str, str]:
 
 
 @pytest.fixture
-def start_on_slurm(start_snakemake: Callable[..., Running], on_slurm: dict[str, str]) -> Callable[..., Running]:
+def start_on_slurm(lab: Lab, on_slurm: dict[str, str]) -> Callable[..., Running]:
     """`start_on_slurm(*arguments, experiment=, env=, ...)` starts a run with the profile `slurm` and does not wait."""
 
     def launch(*arguments: str, env: Mapping[str, str] | None = None, **options: Any) -> Running:
         profile = ["--profile", str(REPOSITORY / "profiles" / "slurm")]
-        return start_snakemake(*profile, *arguments, env={**on_slurm, **(env or {})}, **options)
+        return lab.start_snakemake(*profile, *arguments, env={**on_slurm, **(env or {})}, **options)
 
     return launch
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.lab import Running
+from support.lab import Lab, Running
 from support.slurm.cluster import SlurmCluster
 
 FORGETFUL = """\
@@ -36,21 +36,16 @@ GATED = """
 
 
 @pytest.fixture
-def slurm(accounting_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+def slurm(accounting_cluster: SlurmCluster, lab: Lab) -> Iterator[SlurmCluster]:
     """A cluster that is whole and idle, in which sacct answers."""
     accounting_cluster.reset()
     yield accounting_cluster
+    lab.kill_everything()  # A driver that is left would submit again.
     accounting_cluster.reset()
 
 
 @pytest.fixture
-def run(
-    slurm: SlurmCluster,
-    experiment: Callable[..., Path],
-    open_gate: Callable[[], None],
-    start_on_slurm: Callable[..., Running],
-    tmp_path: Path,
-) -> Running:
+def run(slurm: SlurmCluster, lab: Lab, start_on_slurm: Callable[..., Running], tmp_path: Path) -> Running:
     """A run whose only step waits at the gate. Its squeue lists nothing once there is a file `forgets` here."""
     path = slurm.environment["PATH"]
     squeue = shutil.which("squeue", path=path)
@@ -60,7 +55,7 @@ def run(
     script.write_text(FORGETFUL.format(forgets=shlex.quote(str(tmp_path / "forgets")), squeue=shlex.quote(squeue)))
     script.chmod(0o755)
     variables = {"PATH": f"{script.parent}{os.pathsep}{path}"}
-    run = start_on_slurm("--retries", "0", experiment=experiment(GATED), env=variables)
+    run = start_on_slurm("--retries", "0", experiment=lab.experiment(GATED), env=variables)
     run.wait_for((tmp_path / "worker").exists, "the step to begin")
     run.wait_for(lambda: "start  patient on " in run.output, "a word about its start")
     return run
@@ -79,17 +74,13 @@ def forget(run: Running, slurm: SlurmCluster, tmp_path: Path) -> Callable[[], No
 
 
 def test_a_job_that_squeue_has_forgotten_is_followed_to_its_end_and_nothing_else_is_told(
-    run: Running,
-    forget: Callable[[], None],
-    slurm: SlurmCluster,
-    open_gate: Callable[[], None],
-    status_of: Callable[[str], str | None],
+    run: Running, forget: Callable[[], None], slurm: SlurmCluster, lab: Lab
 ) -> None:
     forget()
-    open_gate()
+    lab.open_gate()
     result = run.wait()
     assert result.code == 0, result.output
-    assert status_of("patient") == "SUCCESS"
+    assert lab.status_of("patient") == "SUCCESS"
     assert len(slurm.calls("sbatch")) == 1
     told = result.output.partition("1 to run\n")[2].partition("all done")[0]
     words = [re.match(r"[\d:]{8} (queue|start|done) +patient\b", line) for line in told.split("\n") if line]

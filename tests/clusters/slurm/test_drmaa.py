@@ -17,7 +17,7 @@ import yaml
 from marin_rules.clusters.slurm.native_options import native_options
 from marin_rules.engine.drmaa_executor import Executor
 from marin_rules.errors import SettingsError
-from support.lab import REPOSITORY, Result, Running
+from support.lab import REPOSITORY, Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
 
 PROFILE = REPOSITORY / "profiles" / "slurm-drmaa"
@@ -76,28 +76,26 @@ def with_library(on_slurm: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 def start_with_library(
-    start_snakemake: Callable[..., Running], with_library: dict[str, str], cluster_file: Callable[[str], str]
+    lab: Lab, with_library: dict[str, str], cluster_file: Callable[[str], str]
 ) -> Callable[..., Running]:
     """`start_with_library(*arguments, experiment=)` starts a run with the profile on the test cluster."""
 
     def launch(*arguments: str, **options: Any) -> Running:
         env = {**with_library, **options.pop("env", {})}
         config = {"cluster": cluster_file(CLUSTER)}
-        return start_snakemake("--profile", str(PROFILE), *arguments, config=config, env=env, **options)
+        return lab.start_snakemake("--profile", str(PROFILE), *arguments, config=config, env=env, **options)
 
     return launch
 
 
 @pytest.fixture
-def run_with_drmaa(
-    snakemake: Callable[..., Result], experiment: Callable[..., Path], cluster_file: Callable[[str], str]
-) -> Callable[..., Result]:
+def run_with_drmaa(lab: Lab, cluster_file: Callable[[str], str]) -> Callable[..., Result]:
     """`run_with_drmaa(*arguments, env=)` runs the experiment with the profile, on the cluster of the file."""
 
     def run(*arguments: str, **options: Any) -> Result:
         config = {"cluster": cluster_file(CLUSTER)}
-        path = experiment(EXPERIMENT)
-        return snakemake("--profile", str(PROFILE), *arguments, experiment=path, config=config, **options)
+        path = lab.experiment(EXPERIMENT)
+        return lab.snakemake("--profile", str(PROFILE), *arguments, experiment=path, config=config, **options)
 
     return run
 
@@ -209,10 +207,7 @@ def test_options_for_all_jobs_replace_those_from_resources(extra: str, kept: str
 
 
 def test_steps_run_as_jobs_through_the_library(
-    run_with_drmaa: Callable[..., Result],
-    with_library: dict[str, str],
-    folder_of: Callable[[str], Path],
-    tmp_path: Path,
+    run_with_drmaa: Callable[..., Result], with_library: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     """From a folder with a space and a quote in its name, with one core for the driver and little memory for steps."""
     folder = tmp_path / "it's a folder"
@@ -222,7 +217,7 @@ def test_steps_run_as_jobs_through_the_library(
     assert ran.code == 0, ran.output
 
     def seen(step: str) -> dict[str, str]:
-        found: dict[str, str] = json.loads((folder_of(step) / ".artifact.json").read_text())
+        found: dict[str, str] = json.loads((lab.folder_of(step) / ".artifact.json").read_text())
         return found
 
     assert seen("cpu")["SLURM_JOB_PARTITION"] == "cpu"
@@ -232,7 +227,7 @@ def test_steps_run_as_jobs_through_the_library(
     assert seen("gpu")["SLURM_JOB_PARTITION"] == "gpu"
     assert seen("gpu")["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert seen("pair")["SLURM_NTASKS"] == "2"
-    assert (folder_of("pair") / ".executor_log.rank-1").read_text() == "rank 1\n"
+    assert (lab.folder_of("pair") / ".executor_log.rank-1").read_text() == "rank 1\n"
 
 
 TROUBLE = """
@@ -268,10 +263,9 @@ TROUBLE = """
 
 def test_refusals_and_failures_outside_steps_are_told_and_leave_other_jobs_alone(
     start_with_library: Callable[..., Running],
-    experiment: Callable[..., Path],
+    lab: Lab,
     slurm: SlurmCluster,
     in_front_of: Callable[[str, str], dict[str, str]],
-    status_of: Callable[[str], str | None],
     tmp_path: Path,
 ) -> None:
     """One job is refused for its partition, one twice for reasons unknown, and one dies without a word."""
@@ -281,12 +275,12 @@ def test_refusals_and_failures_outside_steps_are_told_and_leave_other_jobs_alone
     steps = "[('fickle', work), ('astray', lost), ('doomed', die)]"
     run = start_with_library(
         "--retries", "0", "--set-resources", "lost:slurm_partition=nowhere",
-        experiment=experiment(TROUBLE.replace("{steps}", steps)), env=env,
+        experiment=lab.experiment(TROUBLE.replace("{steps}", steps)), env=env,
     )  # fmt: skip
     result = run.wait(180)
     assert result.code != 0
     assert "Traceback" not in result.output
-    assert status_of("fickle") == "SUCCESS"
+    assert lab.status_of("fickle") == "SUCCESS"
     assert re.search(r"FAILED astray after .*: could not be submitted: .*[Ii]nvalid partition", result.output)
     doomed = re.search(r"FAILED doomed after .*: slurm job (\d+) failed; .* is in (\S+log)", result.output)
     assert doomed is not None, result.output
@@ -298,31 +292,23 @@ def test_refusals_and_failures_outside_steps_are_told_and_leave_other_jobs_alone
 
 
 def test_a_job_that_is_stopped_has_time_to_save(
-    start_with_library: Callable[..., Running],
-    experiment: Callable[..., Path],
-    slurm: SlurmCluster,
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    tmp_path: Path,
+    start_with_library: Callable[..., Running], lab: Lab, slurm: SlurmCluster, tmp_path: Path
 ) -> None:
-    file = experiment(TROUBLE.replace("{steps}", "[('careful', save)]"))
+    file = lab.experiment(TROUBLE.replace("{steps}", "[('careful', save)]"))
     run = start_with_library("--retries", "0", experiment=file)
     run.wait_for((tmp_path / "begun").exists, "the step to begin")
     (job,) = slurm.jobs()
     slurm.run("scancel", job.id)
     result = run.wait(90)
     assert result.code != 0
-    assert status_of("careful") == "CANCELLED"
-    assert "saved\n" in (folder_of("careful") / ".executor_log").read_text()
+    assert lab.status_of("careful") == "CANCELLED"
+    assert "saved\n" in (lab.folder_of("careful") / ".executor_log").read_text()
 
 
 def test_a_hand_written_rule_has_the_cores_and_the_partition_of_its_job(
-    start_with_library: Callable[..., Running],
-    experiment: Callable[..., Path],
-    slurm: SlurmCluster,
-    folder_of: Callable[[str], Path],
+    start_with_library: Callable[..., Running], lab: Lab, slurm: SlurmCluster
 ) -> None:
-    experiment(
+    lab.experiment(
         """
         rule count:
             input:
@@ -339,7 +325,7 @@ def test_a_hand_written_rule_has_the_cores_and_the_partition_of_its_job(
         """,
         "experiment.smk",
     )
-    file = experiment(
+    file = lab.experiment(
         """
         from marin_rules import *
 
@@ -349,7 +335,7 @@ def test_a_hand_written_rule_has_the_cores_and_the_partition_of_its_job(
     )
     result = start_with_library("--retries", "0", "--cores", "8", experiment=file).wait(180)
     assert result.code == 0, result.output
-    assert "3 threads, 3 for libraries\n" in (folder_of("counted") / ".executor_log").read_text()
+    assert "3 threads, 3 for libraries\n" in (lab.folder_of("counted") / ".executor_log").read_text()
     (job,) = slurm.jobs()
     assert job.partition == "cpu"
 

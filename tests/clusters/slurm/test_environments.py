@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import Result
+from support.lab import Lab, Result
 from support.slurm.cluster import SlurmCluster
 
 PROJECT = """
@@ -36,20 +36,20 @@ LOOKING = """
 
 
 @pytest.fixture
-def looking(experiment: Callable[..., Path]) -> Callable[..., Path]:
+def looking(lab: Lab) -> Callable[..., Path]:
     """`looking(*names, group=)` writes an experiment of such steps, each in the environment of that group."""
 
     def write(*names: str, group: str = "reading") -> Path:
-        experiment(PROJECT, "pyproject.toml")
-        return experiment(LOOKING.replace("{group}", group).replace("{names}", repr(names)))
+        lab.experiment(PROJECT, "pyproject.toml")
+        return lab.experiment(LOOKING.replace("{group}", group).replace("{names}", repr(names)))
 
     return write
 
 
 @pytest.fixture
-def result_of(folder_of: Callable[[str], Path]) -> Callable[[str], Any]:
+def result_of(lab: Lab) -> Callable[[str], Any]:
     """`result_of("name")` is what the function of that step returned."""
-    return lambda name: json.loads((folder_of(name) / ".artifact.json").read_text())
+    return lambda name: json.loads((lab.folder_of(name) / ".artifact.json").read_text())
 
 
 def builds(result: Result) -> list[str]:
@@ -63,7 +63,7 @@ def test_a_step_runs_in_its_own_environment_which_the_next_run_finds(
     slurm: SlurmCluster,
     tmp_path: Path,
     result_of: Callable[[str], Any],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab,
 ) -> None:
     first = run_on_slurm(experiment=looking("first"))
     assert first.code == 0, first.output
@@ -78,7 +78,7 @@ def test_a_step_runs_in_its_own_environment_which_the_next_run_finds(
 
     for step in ("first", "second"):
         assert result_of(step) == {"prefix": str(environment), "iniconfig": True, "snakemake": False}
-        ran = info_of(step)["run"]
+        ran = lab.info_of(step)["run"]
         assert ran["slurm"]["nodes"] in ("cpu1", "cpu2")
         assert ran["environment"]["path"] == str(environment)
         assert "iniconfig==2.0.0" in ran["environment"]["requirements"]
@@ -89,11 +89,7 @@ def test_a_step_runs_in_its_own_environment_which_the_next_run_finds(
 
 
 def test_what_cannot_be_built_ends_the_run_before_anything_is_submitted(
-    looking: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    tmp_path: Path,
-    status_of: Callable[[str], str | None],
+    looking: Callable[..., Path], run_on_slurm: Callable[..., Result], slurm: SlurmCluster, tmp_path: Path, lab: Lab
 ) -> None:
     result = run_on_slurm(experiment=looking("first", group="impossible"))
     assert result.code != 0
@@ -101,7 +97,7 @@ def test_what_cannot_be_built_ends_the_run_before_anything_is_submitted(
     assert "no version of iniconfig==99999" in result.output
     assert "Traceback" not in result.output
     assert slurm.calls("sbatch") == []
-    assert status_of("first") is None
+    assert lab.status_of("first") is None
     assert [path.name for path in (tmp_path / "environments").iterdir() if not path.name.startswith("packages-")] == []
 
 
@@ -122,13 +118,10 @@ def test_environments_are_kept_where_the_file_of_the_cluster_says(
 
 
 def test_the_processes_of_a_step_find_each_other_with_jax(
-    experiment: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    slurm_with_hosts: SlurmCluster,
-    folder_of: Callable[[str], Path],
+    lab: Lab, run_on_slurm: Callable[..., Result], slurm_with_hosts: SlurmCluster
 ) -> None:
     """Nobody tells jax anything: it takes the coordinator, the ranks and their number from what Slurm has set."""
-    file = experiment(
+    file = lab.experiment(
         """
         import json, os
         from marin_rules import *
@@ -161,6 +154,6 @@ def test_the_processes_of_a_step_find_each_other_with_jax(
     )
     result = run_on_slurm("--retries", "0", experiment=file, timeout=300)
     assert result.code == 0, result.output
-    found = [json.loads((folder_of("sum") / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    found = [json.loads((lab.folder_of("sum") / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
     assert {one.pop("host") for one in found} == {"cpu1", "cpu2"}
     assert found[0] == found[1] == {"processes": 2, "devices": 2, "devices_here": 1, "of_all": [1, 10]}

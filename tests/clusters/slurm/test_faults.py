@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import Result, Running
+from support.lab import Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
 
 COUNTING = """
@@ -47,23 +47,23 @@ COUNTING = """
 
 
 @pytest.fixture
-def counting(experiment: Callable[..., Path]) -> Callable[..., Path]:
+def counting(lab: Lab) -> Callable[..., Path]:
     """`counting(attempts)` writes the experiment; `names` are those of its steps, the rest goes to their resources."""
 
     def write(attempts: int, names: tuple[str, ...] = ("patient",), **options: Any) -> Path:
         source = COUNTING.replace("{options}", repr(options))
-        return experiment(source.replace("{attempts}", str(attempts)).replace("{names}", repr(names)))
+        return lab.experiment(source.replace("{attempts}", str(attempts)).replace("{names}", repr(names)))
 
     return write
 
 
 @pytest.fixture
-def wait_for_attempt(prefix: Path) -> Callable[..., None]:
+def wait_for_attempt(lab: Lab) -> Callable[..., None]:
     """`wait_for_attempt(run, 1)` waits until that attempt of the step has left its checkpoint."""
 
     def wait(run: Running, attempt: int, name: str = "patient") -> None:
         def is_there() -> bool:
-            return [path.read_text() for path in prefix.glob(f"{name}-*/checkpoint")] == [str(attempt)]
+            return [path.read_text() for path in lab.prefix.glob(f"{name}-*/checkpoint")] == [str(attempt)]
 
         run.wait_for(is_there, f"attempt {attempt} of {name}")
 
@@ -71,12 +71,12 @@ def wait_for_attempt(prefix: Path) -> Callable[..., None]:
 
 
 @pytest.fixture
-def wait_until_free(folder_of: Callable[[str], Path], wait_until: Callable[..., Any]) -> Callable[..., None]:
+def wait_until_free(lab: Lab) -> Callable[..., None]:
     """Waits until nobody holds the lease of a step."""
 
     def wait(name: str = "patient") -> None:
-        lease = folder_of(name) / ".executor_status.lock"
-        wait_until(lambda: not lease.exists(), f"the lease of {name} to be free")
+        lease = lab.folder_of(name) / ".executor_status.lock"
+        lab.wait_until(lambda: not lease.exists(), f"the lease of {name} to be free")
 
     return wait
 
@@ -86,7 +86,7 @@ def test_a_job_that_a_person_cancels_is_not_tried_again(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    status_of: Callable[[str], str | None],
+    lab: Lab,
     wait_until_free: Callable[..., None],
 ) -> None:
     run = start_on_slurm("--retries", "3", experiment=counting(2))
@@ -97,7 +97,7 @@ def test_a_job_that_a_person_cancels_is_not_tried_again(
     assert result.code != 0
     assert re.search(rf"stopped patient after .*: slurm job {job.id} was cancelled on {job.nodes}", result.output)
     assert len(slurm.calls("sbatch")) == 1
-    assert status_of("patient") == "CANCELLED"
+    assert lab.status_of("patient") == "CANCELLED"
     wait_until_free()
 
 
@@ -108,8 +108,7 @@ def test_a_job_that_slurm_starts_again_goes_on_from_its_checkpoint(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab,
 ) -> None:
     run = start_on_slurm("--retries", "0", "--set-resources", "count:slurm_partition=spare", experiment=counting(2))
     wait_for_attempt(run, 1)
@@ -123,10 +122,10 @@ def test_a_job_that_slurm_starts_again_goes_on_from_its_checkpoint(
         slurm.set_down(job.nodes)
     result = run.wait(120)
     assert result.code == 0, result.output
-    assert status_of("patient") == "SUCCESS"
+    assert lab.status_of("patient") == "SUCCESS"
     assert len(slurm.calls("sbatch")) == 1
-    assert info_of("patient")["run"]["attempt"] == 2
-    assert info_of("patient")["run"]["slurm"]["restarts"] == 1
+    assert lab.info_of("patient")["run"]["attempt"] == 2
+    assert lab.info_of("patient")["run"]["slurm"]["restarts"] == 1
     told = f"again  patient: taken off {job.nodes}, queued again by Slurm (1 of at most 20)"
     assert told in result.output, result.output
 
@@ -136,7 +135,7 @@ def test_a_job_that_is_preempted_for_good_is_submitted_again(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab,
 ) -> None:
     run = start_on_slurm("--retries", "0", "--set-resources", "count:slurm_partition=scavenge", experiment=counting(2))
     wait_for_attempt(run, 1)
@@ -147,7 +146,7 @@ def test_a_job_that_is_preempted_for_good_is_submitted_again(
     assert f"again  patient: slurm job {job.id} was PREEMPTED" in result.output
     assert "1 of at most 20" in result.output
     assert len(slurm.calls("sbatch")) == 2
-    assert info_of("patient")["run"]["attempt"] == 2
+    assert lab.info_of("patient")["run"]["attempt"] == 2
 
 
 def test_a_step_may_lose_its_machine_only_so_often(
@@ -175,7 +174,7 @@ def test_a_node_that_loses_its_power_takes_no_step_with_it(
     start_on_slurm: Callable[..., Running],
     slurm_with_hosts: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab,
 ) -> None:
     """Nobody gives the lease back: the next attempt, on another node, takes it over when it has expired."""
     run = start_on_slurm("--retries", "0", experiment=counting(2))
@@ -184,8 +183,8 @@ def test_a_node_that_loses_its_power_takes_no_step_with_it(
     slurm_with_hosts.kill_node(job.nodes)
     result = run.wait(180)
     assert result.code == 0, result.output
-    assert info_of("patient")["run"]["attempt"] == 2
-    assert info_of("patient")["run"]["slurm"]["nodes"] != job.nodes
+    assert lab.info_of("patient")["run"]["attempt"] == 2
+    assert lab.info_of("patient")["run"]["slurm"]["nodes"] != job.nodes
     slurm_with_hosts.start_node(job.nodes)
 
 
@@ -194,7 +193,7 @@ def test_a_time_limit_is_survived_by_a_step_that_makes_progress(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab,
 ) -> None:
     run = start_on_slurm("--retries", "0", "--set-resources", "count:runtime=5", experiment=counting(2))
     wait_for_attempt(run, 1)
@@ -203,13 +202,13 @@ def test_a_time_limit_is_survived_by_a_step_that_makes_progress(
     result = run.wait(120)
     assert result.code == 0, result.output
     assert f"again  patient: slurm job {job.id} was TIMEOUT" in result.output
-    assert info_of("patient")["run"]["attempt"] == 2
+    assert lab.info_of("patient")["run"]["attempt"] == 2
 
 
 def test_a_time_limit_is_a_failure_of_a_step_that_wrote_nothing(
-    experiment: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, tmp_path: Path
+    lab: Lab, start_on_slurm: Callable[..., Running], slurm: SlurmCluster, tmp_path: Path
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         import os, signal
         from marin_rules import *
@@ -234,9 +233,9 @@ def test_a_time_limit_is_a_failure_of_a_step_that_wrote_nothing(
 
 
 def test_a_step_that_needs_too_much_memory_is_tried_again_with_more(
-    experiment: Callable[..., Path], run_on_slurm: Callable[..., Result], slurm: SlurmCluster
+    lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         import os, time
         from marin_rules import *
@@ -259,13 +258,10 @@ def test_a_step_that_needs_too_much_memory_is_tried_again_with_more(
 
 
 def test_a_step_that_fails_shows_its_log_and_gets_more_time_and_memory_at_each_retry(
-    experiment: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    cluster_file: Callable[[str], str],
+    lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster, cluster_file: Callable[[str], str]
 ) -> None:
     name = cluster_file("slurm: {partition: cpu, runtime: 5m, max_runtime: 8m, max_memory: 700m}")
-    file = experiment(
+    file = lab.experiment(
         """
         from marin_rules import *
 
@@ -289,9 +285,9 @@ def test_a_step_that_fails_shows_its_log_and_gets_more_time_and_memory_at_each_r
 
 
 def test_the_end_of_a_log_larger_than_memory_is_shown_when_its_step_fails(
-    experiment: Callable[..., Path], start_on_slurm: Callable[..., Running]
+    lab: Lab, start_on_slurm: Callable[..., Running]
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         import os
         from marin_rules import *
@@ -322,7 +318,7 @@ def test_the_controller_may_be_restarted_during_a_run(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    prefix: Path,
+    lab: Lab,
 ) -> None:
     run = start_on_slurm("--retries", "0", experiment=counting(2, names=("first", "second")))
     wait_for_attempt(run, 1, "first")
@@ -333,7 +329,7 @@ def test_the_controller_may_be_restarted_during_a_run(
     result = run.wait(120)
     assert result.code == 0, result.output
     assert len(slurm.calls("sbatch")) == 2
-    assert [path.read_text() for path in prefix.glob("*/checkpoint")] == ["2", "2"]
+    assert [path.read_text() for path in lab.prefix.glob("*/checkpoint")] == ["2", "2"]
 
 
 @pytest.mark.parametrize("how", ["fails", "hangs"])
@@ -378,7 +374,7 @@ def test_a_driver_that_was_killed_is_started_again_and_takes_its_jobs_up(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[..., None],
-    info_of: Callable[[str], dict[str, Any]],
+    lab: Lab,
 ) -> None:
     """One of its jobs runs, the other one waits for the node that the first one has."""
     overrides = ["--set-resources", "count:slurm_extra=--exclusive --nodelist=cpu1"]
@@ -400,34 +396,32 @@ def test_a_driver_that_was_killed_is_started_again_and_takes_its_jobs_up(
     result = again.wait(120)
     assert result.code == 0, result.output
     assert len(slurm.calls("sbatch")) == 2
-    assert [info_of(name)["run"]["attempt"] for name in ("first", "second")] == [2, 2]
+    assert [lab.info_of(name)["run"]["attempt"] for name in ("first", "second")] == [2, 2]
 
 
 def test_ctrl_c_cancels_what_was_submitted(
     counting: Callable[..., Path],
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
-    prefix: Path,
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
+    lab: Lab,
     wait_until_free: Callable[..., None],
 ) -> None:
     foreign = slurm.submit("exec sleep 300", "--partition=gpu")
     run = start_on_slurm(experiment=counting(2, names=("first", "second", "third"), replicas=2, cpu=3))
-    run.wait_for(lambda: list(prefix.glob("*/checkpoint")), "a step to begin")
+    run.wait_for(lambda: list(lab.prefix.glob("*/checkpoint")), "a step to begin")
     run.wait_for(lambda: len(slurm.jobs()) == 4, "all jobs in the queue")
     run.interrupt()
     result = run.wait(60)
     assert result.code != 0
     assert "\n0 done, 3 stopped, 0 not run\nRun the same command again to go on" in result.output
-    wait_until(
+    lab.wait_until(
         lambda: {job.state for job in slurm.jobs() if job.id != foreign} == {"CANCELLED"}, "all jobs to be cancelled"
     )
     assert slurm.job(foreign).state == "RUNNING"
-    begun = {path.parent.name.split("-")[0] for path in prefix.glob("*/checkpoint")}
+    begun = {path.parent.name.split("-")[0] for path in lab.prefix.glob("*/checkpoint")}
     assert len(begun) == 1
     for name in begun:
-        assert status_of(name) == "CANCELLED"
+        assert lab.status_of(name) == "CANCELLED"
         wait_until_free(name)
 
 
@@ -450,15 +444,13 @@ def test_a_step_that_was_cancelled_with_another_run_goes_on_in_this_one(
 
 
 def test_all_machines_of_a_step_may_finish_what_they_write_when_they_are_stopped(
-    experiment: Callable[..., Path],
+    lab: Lab,
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
     wait_until_free: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         import os, signal, sys
         from marin_rules import *
@@ -485,8 +477,8 @@ def test_all_machines_of_a_step_may_finish_what_they_write_when_they_are_stopped
     run.wait_for(lambda: len(list(tmp_path.glob("begun-*"))) == 2, "both machines to begin")
     slurm.run("scancel", slurm.jobs()[0].id)
     assert run.wait(60).code != 0
-    assert status_of("careful") == "CANCELLED"
+    assert lab.status_of("careful") == "CANCELLED"
     for rank in (0, 1):
-        log = (folder_of("careful") / f".executor_log.rank-{rank}").read_text()
+        log = (lab.folder_of("careful") / f".executor_log.rank-{rank}").read_text()
         assert "saved while the lease is held\n" in log
     wait_until_free("careful")

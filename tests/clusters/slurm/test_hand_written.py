@@ -7,10 +7,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from conda.installed import PYTHON_VERSION
-from support.lab import REPOSITORY, Result
+from support.lab import REPOSITORY, Lab, Result
 from support.slurm.cluster import SlurmCluster
 
 pytest_plugins = ["conda.fixtures"]
@@ -19,11 +18,7 @@ MIXED = REPOSITORY / "experiments" / "tutorials" / "mixed.py"
 
 
 def test_a_shell_rule_runs_on_a_node_and_plain_steps_beside_the_driver(
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    status_of: Callable[[str], str | None],
-    info_of: Callable[[str], dict[str, Any]],
-    folder_of: Callable[[str], Path],
+    run_on_slurm: Callable[..., Result], slurm: SlurmCluster, lab: Lab
 ) -> None:
     result = run_on_slurm(experiment=MIXED)
     assert result.code == 0, result.output
@@ -33,17 +28,17 @@ def test_a_shell_rule_runs_on_a_node_and_plain_steps_beside_the_driver(
     assert [word[1] for word in words if word] == ["queue", "start", "done"]
     assert all(re.match(r"([\d:]{8} \w+ +|\[)mixed/", line) for line in told.split("\n") if line), told
     names = ("mixed/text", "mixed/counts", "mixed/top")
-    assert [status_of(name) for name in names] == ["SUCCESS"] * 3
+    assert [lab.status_of(name) for name in names] == ["SUCCESS"] * 3
     (job,) = slurm.jobs()
-    ran = {name: info_of(name)["run"] for name in names}
+    ran = {name: lab.info_of(name)["run"] for name in names}
     assert ran["mixed/counts"]["slurm"]["job_id"] == job.id
     assert ran["mixed/counts"]["slurm"]["nodes"] == job.nodes
     assert "slurm" not in ran["mixed/text"]
     assert "slurm" not in ran["mixed/top"]
-    assert not (folder_of("mixed/counts") / ".executor_status.lock").exists()
-    counts = (folder_of("mixed/counts") / "counts.txt").read_text()
+    assert not (lab.folder_of("mixed/counts") / ".executor_status.lock").exists()
+    counts = (lab.folder_of("mixed/counts") / "counts.txt").read_text()
     found = {word: int(count) for count, word in (line.split() for line in counts.splitlines())}
-    assert found == Counter((folder_of("mixed/text") / "text.txt").read_text().split())
+    assert found == Counter((lab.folder_of("mixed/text") / "text.txt").read_text().split())
 
 
 FAILING = """
@@ -62,13 +57,10 @@ FAILING = """
 
 
 def test_a_shell_rule_goes_where_the_file_of_the_cluster_says_and_tells_of_its_failure(
-    experiment: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    cluster_file: Callable[[str], str],
-    slurm: SlurmCluster,
+    lab: Lab, run_on_slurm: Callable[..., Result], cluster_file: Callable[[str], str], slurm: SlurmCluster
 ) -> None:
-    experiment(FAILING, "experiment.smk")
-    file = experiment(
+    lab.experiment(FAILING, "experiment.smk")
+    file = lab.experiment(
         """
         from marin_rules import *
 
@@ -88,17 +80,11 @@ def test_a_shell_rule_goes_where_the_file_of_the_cluster_says_and_tells_of_its_f
 
 
 def test_the_processes_of_a_step_run_in_its_conda_environment_on_their_nodes(
-    experiment: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    conda_installation: Path,
-    tmp_path: Path,
-    info_of: Callable[[str], dict[str, Any]],
-    folder_of: Callable[[str], Path],
+    lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster, conda_installation: Path, tmp_path: Path
 ) -> None:
     packages = f"[python ={PYTHON_VERSION}, cloudpickle, fsspec, iniconfig]"
-    experiment(f"channels: [conda-forge]\ndependencies: {packages}\n", "envs/own.yaml")
-    file = experiment(
+    lab.experiment(f"channels: [conda-forge]\ndependencies: {packages}\n", "envs/own.yaml")
+    file = lab.experiment(
         """
         import importlib.util, json, os, sys
         from marin_rules import *
@@ -123,10 +109,10 @@ def test_the_processes_of_a_step_run_in_its_conda_environment_on_their_nodes(
     assert result.code == 0, result.output
     (environment,) = (path for path in (tmp_path / ".snakemake" / "conda").iterdir() if path.is_dir())
     for node in ("cpu1", "cpu2"):
-        seen = json.loads((folder_of("look") / node).read_text())
+        seen = json.loads((lab.folder_of("look") / node).read_text())
         assert seen == {"prefix": str(environment), "iniconfig": True, "snakemake": False}
-    assert info_of("look")["run"]["environment"]["path"] == str(environment)
-    assert "iniconfig" in info_of("look")["run"]["environment"]["packages"]
+    assert lab.info_of("look")["run"]["environment"]["path"] == str(environment)
+    assert "iniconfig" in lab.info_of("look")["run"]["environment"]["packages"]
     (job,) = slurm.jobs()
-    assert info_of("look")["run"]["slurm"]["job_id"] == job.id
-    assert info_of("look")["run"]["slurm"]["nodes"] == job.nodes
+    assert lab.info_of("look")["run"]["slurm"]["job_id"] == job.id
+    assert lab.info_of("look")["run"]["slurm"]["nodes"] == job.nodes

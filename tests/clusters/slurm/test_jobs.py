@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import Result, Running
+from support.lab import Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
 
 WAITING = """
@@ -30,10 +30,10 @@ WAITING = """
 
 
 @pytest.fixture
-def start_jobs(start: Callable[..., Running], on_slurm: dict[str, str]) -> Callable[..., Running]:
+def start_jobs(lab: Lab, on_slurm: dict[str, str]) -> Callable[..., Running]:
     """`start_jobs("list")` starts `marin-rules jobs list` where the test cluster is, and does not wait."""
     program = Path(sys.executable).with_name("marin-rules")
-    return lambda *arguments: start([program, "jobs", *arguments], env=on_slurm)
+    return lambda *arguments: lab.start([program, "jobs", *arguments], env=on_slurm)
 
 
 @pytest.fixture
@@ -55,9 +55,7 @@ def listed(jobs: Callable[..., Result]) -> Callable[[], dict[str, Any]]:
 
 
 @pytest.fixture
-def waiting_run(
-    experiment: Callable[..., Path], start_on_slurm: Callable[..., Running], prefix: Path
-) -> Callable[..., Running]:
+def waiting_run(lab: Lab, start_on_slurm: Callable[..., Running]) -> Callable[..., Running]:
     """`waiting_run()` starts two steps that wait for ever, each in its own job, and returns when both run.
 
     With `one_node`, only one of them runs; the other waits for its node. `replicas` is how many nodes each asks for.
@@ -65,13 +63,13 @@ def waiting_run(
 
     def launch(*, one_node: bool = False, replicas: int = 1) -> Running:
         node = ["--set-resources", "wait:slurm_extra=--exclusive --nodelist=cpu1"] if one_node else []
-        run = start_on_slurm(*node, experiment=experiment(WAITING.replace("{replicas}", str(replicas))))
+        run = start_on_slurm(*node, experiment=lab.experiment(WAITING.replace("{replicas}", str(replicas))))
         run.wait_for(lambda: run.output.count("queue  ") == 2, "both jobs in the queue")
         logs = 1 if one_node else 2
         own = [".executor_log"] if replicas == 1 else [f".executor_log.rank-{rank}" for rank in range(replicas)]
         for name in own:
-            run.wait_for(lambda name=name: _count(prefix, name, "here") == logs, "the steps to wait")
-        run.wait_for(lambda: _count(prefix, ".executor_info", '"started"') == logs, "what their workers write down")
+            run.wait_for(lambda name=name: _count(lab.prefix, name, "here") == logs, "the steps to wait")
+        run.wait_for(lambda: _count(lab.prefix, ".executor_info", '"started"') == logs, "what their workers write down")
         return run
 
     return launch
@@ -91,9 +89,7 @@ def test_queued_and_running_jobs_are_listed_followed_and_stopped(
     jobs: Callable[..., Result],
     listed: Callable[[], dict[str, Any]],
     start_jobs: Callable[..., Running],
-    status_of: Callable[[str], str | None],
-    folder_of: Callable[[str], Path],
-    prefix: Path,
+    lab: Lab,
 ) -> None:
     run = waiting_run(one_node=True)
     by_state = {job.state: job for job in slurm.jobs()}
@@ -104,7 +100,7 @@ def test_queued_and_running_jobs_are_listed_followed_and_stopped(
     steps = listed()
     assert (steps[running.name]["slurm_job"], steps[running.name]["state"]) == (running.id, "RUNNING")
     assert (steps[queued.name]["slurm_job"], steps[queued.name]["state"]) == (queued.id, "PENDING")
-    assert steps[running.name]["output_path"] == str(folder_of(running.name))
+    assert steps[running.name]["output_path"] == str(lab.folder_of(running.name))
     assert table.endswith(": 0 steps done, 2 left\n")
 
     no_log = jobs("logs", queued.name)
@@ -116,8 +112,8 @@ def test_queued_and_running_jobs_are_listed_followed_and_stopped(
     stopped = jobs("stop", running.name)
     assert stopped.code == 0, stopped.output
     assert stopped.output.endswith(f"stopped {running.name}: CANCELLED\n")
-    assert status_of(running.name) == "CANCELLED"
-    assert not (folder_of(running.name) / ".executor_status.lock").exists()
+    assert lab.status_of(running.name) == "CANCELLED"
+    assert not (lab.folder_of(running.name) / ".executor_status.lock").exists()
     assert slurm.job(running.id).state == "CANCELLED"
 
     follower.wait_for(lambda: "\nhere\n" in follower.output, "the other one to start")
@@ -131,7 +127,7 @@ def test_queued_and_running_jobs_are_listed_followed_and_stopped(
     for name in (running.name, queued.name):
         assert re.search(rf"^[\d:]+ stopped {name} after ", told.output, re.M), told.output
     assert len(slurm.calls("sbatch")) == 2  # Nothing was tried again.
-    assert _leases(prefix) == []
+    assert _leases(lab.prefix) == []
     assert jobs("list").output == "nothing is under way\n"
 
 
@@ -140,16 +136,15 @@ def test_a_job_that_is_stopped_in_the_queue_leaves_a_cancelled_step(
     slurm: SlurmCluster,
     jobs: Callable[..., Result],
     listed: Callable[[], dict[str, Any]],
-    status_of: Callable[[str], str | None],
-    prefix: Path,
+    lab: Lab,
 ) -> None:
     run = waiting_run(one_node=True)
     running, queued = sorted(slurm.jobs(), key=lambda job: job.state, reverse=True)
-    assert status_of(queued.name) is None
+    assert lab.status_of(queued.name) is None
     stopped = jobs("stop", queued.name)
     assert stopped.code == 0, stopped.output
     assert stopped.output.endswith(f"stopped {queued.name}: CANCELLED\n")
-    assert status_of(queued.name) == "CANCELLED"
+    assert lab.status_of(queued.name) == "CANCELLED"
     assert list(listed()) == [running.name]
 
     run_id = listed()[running.name]["run"]
@@ -157,9 +152,9 @@ def test_a_job_that_is_stopped_in_the_queue_leaves_a_cancelled_step(
     assert stopped.code == 0, stopped.output
     assert stopped.output.endswith(f"stopped {running.name}: CANCELLED\nstopped run {run_id}\n")
     assert run.wait().code == 1
-    assert status_of(running.name) == "CANCELLED"
+    assert lab.status_of(running.name) == "CANCELLED"
     assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
-    assert _leases(prefix) == []
+    assert _leases(lab.prefix) == []
     assert jobs("list").output == "nothing is under way\n"
 
 
@@ -170,8 +165,7 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
     slurm: SlurmCluster,
     jobs: Callable[..., Result],
     listed: Callable[[], dict[str, Any]],
-    status_of: Callable[[str], str | None],
-    prefix: Path,
+    lab: Lab,
     tmp_path: Path,
 ) -> None:
     replicas = 1 if is_forgotten else 2
@@ -190,18 +184,14 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
     assert jobs("stop", "first").code == 0
     assert jobs("stop", run_id).code == 0
     assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
-    assert [status_of("first"), status_of("second")] == ["CANCELLED", "CANCELLED"]
-    assert _leases(prefix) == []
+    assert [lab.status_of("first"), lab.status_of("second")] == ["CANCELLED", "CANCELLED"]
+    assert _leases(lab.prefix) == []
     assert jobs("list").output == "nothing is under way\n"
     assert not file.exists()
 
 
 def test_a_step_whose_node_lost_its_power_is_stopped_once_its_lease_has_expired(
-    waiting_run: Callable[..., Running],
-    slurm_with_hosts: SlurmCluster,
-    jobs: Callable[..., Result],
-    status_of: Callable[[str], str | None],
-    prefix: Path,
+    waiting_run: Callable[..., Running], slurm_with_hosts: SlurmCluster, jobs: Callable[..., Result], lab: Lab
 ) -> None:
     run = waiting_run()
     job = next(job for job in slurm_with_hosts.jobs() if job.name == "first")
@@ -209,17 +199,14 @@ def test_a_step_whose_node_lost_its_power_is_stopped_once_its_lease_has_expired(
     stopped = jobs("stop", "first")
     assert stopped.code == 0, stopped.output
     assert "its worker could not give its lease back, waiting for it to expire" in stopped.output
-    assert status_of("first") == "CANCELLED"
-    assert not list(prefix.glob("first-*/.executor_status.lock"))
+    assert lab.status_of("first") == "CANCELLED"
+    assert not list(lab.prefix.glob("first-*/.executor_status.lock"))
     run.wait_for(lambda: f"slurm job {job.id} was cancelled" in run.output, "the driver to be told")
     slurm_with_hosts.start_node(job.nodes)
 
 
 def test_what_runs_is_shown_while_slurm_does_not_answer(
-    waiting_run: Callable[..., Running],
-    slurm: SlurmCluster,
-    jobs: Callable[..., Result],
-    status_of: Callable[[str], str | None],
+    waiting_run: Callable[..., Running], slurm: SlurmCluster, jobs: Callable[..., Result], lab: Lab
 ) -> None:
     waiting_run()
     with slurm.broken("squeue", "fails"):
@@ -230,5 +217,5 @@ def test_what_runs_is_shown_while_slurm_does_not_answer(
         stopped = jobs("stop", "first")
         assert stopped.code == 1
         assert "Slurm does not answer: try again later" in stopped.output
-    assert status_of("first") == "RUNNING"
+    assert lab.status_of("first") == "RUNNING"
     assert {job.state for job in slurm.jobs()} == {"RUNNING"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import REPOSITORY, Result
+from support.lab import REPOSITORY, Lab, Result
 from support.slurm.cluster import SlurmCluster
 
 TUTORIAL = REPOSITORY / "experiments" / "tutorials" / "cluster.py"
@@ -45,22 +45,17 @@ def submitted(slurm: SlurmCluster) -> Callable[[], dict[str, dict[str, str]]]:
 
 
 @pytest.fixture
-def looking(experiment: Callable[..., Path]) -> Callable[[str], Path]:
+def looking(lab: Lab) -> Callable[[str], Path]:
     """`looking("step(...), ...")` writes an experiment whose steps note what they see."""
 
     def write(steps: str) -> Path:
-        return experiment(f"{LOOK}\n    if __name__ == '__main__':\n        executor_main(steps=[{steps}])\n")
+        return lab.experiment(f"{LOOK}\n    if __name__ == '__main__':\n        executor_main(steps=[{steps}])\n")
 
     return write
 
 
 def test_the_tutorial_says_where_its_steps_go_and_the_report_where_they_were(
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    prefix: Path,
-    info_of: Callable[[str], dict[str, Any]],
-    folder_of: Callable[[str], Path],
-    tmp_path: Path,
+    run_on_slurm: Callable[..., Result], slurm: SlurmCluster, lab: Lab, tmp_path: Path
 ) -> None:
     dry = run_on_slurm("-n", experiment=TUTORIAL)
     assert dry.code == 0, dry.output
@@ -69,26 +64,26 @@ def test_the_tutorial_says_where_its_steps_go_and_the_report_where_they_were(
     assert "-> slurm: partition cpu, 2 nodes, 1 CPU, 500M\n" in dry.output
     assert re.search(r"cluster/summary .*\n.*\n +-> here\n", dry.output)
     assert slurm.calls("sbatch") == []
-    assert not prefix.exists()
+    assert not lab.prefix.exists()
 
     result = run_on_slurm(experiment=TUTORIAL)
     assert result.code == 0, result.output
     assert "4 steps: 4 to run" in result.output
     assert len(slurm.calls("sbatch")) == 3
 
-    ran = {name: info_of(f"cluster/{name}")["run"] for name in ("points", "line", "distances", "summary")}
+    ran = {name: lab.info_of(f"cluster/{name}")["run"] for name in ("points", "line", "distances", "summary")}
     assert ran["points"]["slurm"]["nodes"] in ("cpu1", "cpu2")
     assert ran["line"]["slurm"]["nodes"] in ("gpu1", "gpu2")
     assert ran["line"]["slurm"]["gpus"] in ("0", "1")
     assert ran["distances"]["slurm"]["nodes"] == "cpu[1-2]"
     assert "slurm" not in ran["summary"]
-    line = json.loads((folder_of("cluster/line") / ".artifact.json").read_text())
+    line = json.loads((lab.folder_of("cluster/line") / ".artifact.json").read_text())
     assert line["slope"] == pytest.approx(3, abs=0.1)
     assert line["offset"] == pytest.approx(1, abs=0.1)
-    summary = json.loads((folder_of("cluster/summary") / ".artifact.json").read_text())
+    summary = json.loads((lab.folder_of("cluster/summary") / ".artifact.json").read_text())
     assert summary["points"] == 1000
     assert summary["mean_square"] == pytest.approx(0.01, abs=0.005)
-    logs = folder_of("cluster/distances")
+    logs = lab.folder_of("cluster/distances")
     assert "machine 1 of 2: 500 points" in (logs / ".executor_log.rank-0").read_text()
     assert "machine 2 of 2: 500 points" in (logs / ".executor_log.rank-1").read_text()
     assert "[rank 1] machine 2 of 2" in (logs / ".executor_log").read_text()
@@ -104,13 +99,11 @@ def test_the_tutorial_says_where_its_steps_go_and_the_report_where_they_were(
     assert "cpu[1-2]" in overview
 
 
-def test_the_same_file_runs_here_without_a_profile(
-    snakemake: Callable[..., Result], info_of: Callable[[str], dict[str, Any]], slurm: SlurmCluster
-) -> None:
-    result = snakemake(experiment=TUTORIAL, env=slurm.environment)
+def test_the_same_file_runs_here_without_a_profile(lab: Lab, slurm: SlurmCluster) -> None:
+    result = lab.snakemake(experiment=TUTORIAL, env=slurm.environment)
     assert result.code == 0, result.output
     assert slurm.calls("sbatch") == []
-    assert "slurm" not in info_of("cluster/distances")["run"]
+    assert "slurm" not in lab.info_of("cluster/distances")["run"]
 
 
 def test_a_request_is_put_in_the_words_of_the_cluster(
@@ -118,7 +111,7 @@ def test_a_request_is_put_in_the_words_of_the_cluster(
     run_on_slurm: Callable[..., Result],
     cluster_file: Callable[[str], str],
     submitted: Callable[[], dict[str, dict[str, str]]],
-    folder_of: Callable[[str], Path],
+    lab: Lab,
 ) -> None:
     name = cluster_file(
         """
@@ -145,7 +138,7 @@ def test_a_request_is_put_in_the_words_of_the_cluster(
     for step, options in wanted.items():
         assert submitted()[step].items() >= options.items()
     assert "gres" not in submitted()["plain"]
-    seen = [json.loads((folder_of("gpus") / f"seen-{rank}.json").read_text()) for rank in (0, 1)]
+    seen = [json.loads((lab.folder_of("gpus") / f"seen-{rank}.json").read_text()) for rank in (0, 1)]
     for rank, variables in enumerate(seen):
         assert variables["SLURM_PROCID"] == str(rank)
         assert (variables["SLURM_NTASKS"], variables["SLURM_LOCALID"]) == ("2", "0")
@@ -185,7 +178,7 @@ def test_what_the_cluster_lacks_is_refused_before_anything_is_submitted(
     looking: Callable[[str], Path],
     run_on_slurm: Callable[..., Result],
     slurm: SlurmCluster,
-    prefix: Path,
+    lab: Lab,
 ) -> None:
     for arguments in ([], ["-n"]):
         result = run_on_slurm(*arguments, experiment=looking(step))
@@ -194,18 +187,14 @@ def test_what_the_cluster_lacks_is_refused_before_anything_is_submitted(
             assert word in result.output
         assert "Traceback" not in result.output
     assert slurm.calls("sbatch") == []
-    assert not prefix.exists()
+    assert not lab.prefix.exists()
 
 
 def test_secrets_reach_the_step_and_stay_out_of_files_and_command_lines(
-    experiment: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    tmp_path: Path,
-    folder_of: Callable[[str], Path],
+    lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster, tmp_path: Path
 ) -> None:
     secret = "hunter2-on-slurm"
-    file = experiment(
+    file = lab.experiment(
         """
         import hashlib, os
         from marin_rules import *
@@ -227,7 +216,7 @@ def test_secrets_reach_the_step_and_stay_out_of_files_and_command_lines(
     assert result.code == 0, result.output
     import hashlib
 
-    log = (folder_of("quiet") / ".executor_log").read_text()
+    log = (lab.folder_of("quiet") / ".executor_log").read_text()
     assert log.count(f"{hashlib.sha256(secret.encode()).hexdigest()} False") == 2
     for path in [*tmp_path.rglob("*"), *(slurm.folder / "log").rglob("*")]:
         if path.is_file():
@@ -245,28 +234,20 @@ def test_max_concurrent_caps_steps_on_the_cluster(
 
 
 def test_a_step_that_is_forced_runs_again_although_its_status_says_done(
-    looking: Callable[[str], Path],
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    info_of: Callable[[str], dict[str, Any]],
+    looking: Callable[[str], Path], run_on_slurm: Callable[..., Result], slurm: SlurmCluster, lab: Lab
 ) -> None:
     file = looking("step('one')")
     assert run_on_slurm(experiment=file).code == 0
     result = run_on_slurm("-R", "look", experiment=file)
     assert result.code == 0, result.output
     assert len(slurm.calls("sbatch")) == 2
-    assert info_of("one")["run"]["attempt"] == 2
+    assert lab.info_of("one")["run"]["attempt"] == 2
 
 
 def test_a_step_that_another_run_is_at_is_waited_for_here_and_not_on_a_node(
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Any],
-    start_on_slurm: Callable[..., Any],
-    slurm: SlurmCluster,
-    open_gate: Callable[[], None],
-    status_of: Callable[[str], str | None],
+    lab: Lab, start_on_slurm: Callable[..., Any], slurm: SlurmCluster
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         from marin_rules import *
 
@@ -278,11 +259,11 @@ def test_a_step_that_another_run_is_at_is_waited_for_here_and_not_on_a_node(
             executor_main(steps=[step])
         """
     )
-    here = start_snakemake(experiment=file)
-    here.wait_for(lambda: status_of("shared") == "RUNNING", "the step to run here")
+    here = lab.start_snakemake(experiment=file)
+    here.wait_for(lambda: lab.status_of("shared") == "RUNNING", "the step to run here")
     there = start_on_slurm(experiment=file)
     there.wait_for(lambda: "wait   shared: held by" in there.output, "a word about who has it")
-    open_gate()
+    lab.open_gate()
     assert here.wait().code == 0
     result = there.wait()
     assert result.code == 0, result.output
@@ -290,14 +271,13 @@ def test_a_step_that_another_run_is_at_is_waited_for_here_and_not_on_a_node(
 
 
 def test_the_same_relative_prefix_in_two_folders_means_two_steps(
-    experiment: Callable[..., Path],
+    lab: Lab,
     start_on_slurm: Callable[..., Any],
     run_on_slurm: Callable[..., Result],
     slurm: SlurmCluster,
-    open_gate: Callable[[], None],
     tmp_path: Path,
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         """
         import os
         from marin_rules import *
@@ -317,17 +297,17 @@ def test_the_same_relative_prefix_in_two_folders_means_two_steps(
     first.wait_for(lambda: "start  same on" in first.output, "the first one to run")
     second = run_on_slurm(experiment=file, prefix="out", cwd=tmp_path / "second")
     assert second.code == 0, second.output
-    open_gate()
+    lab.open_gate()
     assert first.wait().code == 0
     assert len(slurm.calls("sbatch")) == 2
 
 
 def test_a_profile_may_give_a_step_more_nodes_than_it_asks_for(
-    looking: Callable[[str], Path], run_on_slurm: Callable[..., Result], folder_of: Callable[[str], Path]
+    looking: Callable[[str], Path], run_on_slurm: Callable[..., Result], lab: Lab
 ) -> None:
     overrides = ["--set-resources", "look:nodes=4", "look:slurm_partition=urgent"]
     result = run_on_slurm(*overrides, experiment=looking("step('wide', replicas=2)"))
     assert result.code == 0, result.output
-    seen = [json.loads(path.read_text()) for path in folder_of("wide").glob("seen-*.json")]
+    seen = [json.loads(path.read_text()) for path in lab.folder_of("wide").glob("seen-*.json")]
     assert {variables["SLURMD_NODENAME"] for variables in seen} == {"cpu1", "cpu2", "gpu1", "gpu2"}
     assert {variables["SLURM_NTASKS"] for variables in seen} == {"4"}

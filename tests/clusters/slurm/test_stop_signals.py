@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import Running
+from support.lab import Lab, Running
 from support.slurm.cluster import SlurmCluster
 
 TRAINING = """
@@ -52,9 +52,9 @@ TRAINING = """
 
 
 @pytest.fixture
-def training(experiment: Callable[..., Path]) -> Callable[[int], Path]:
+def training(lab: Lab) -> Callable[[int], Path]:
     """`training(3)` writes the experiment: two attempts train until they are stopped, the third comes to the end."""
-    return lambda attempts: experiment(TRAINING.replace("{attempts}", str(attempts)))
+    return lambda attempts: lab.experiment(TRAINING.replace("{attempts}", str(attempts)))
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def wait_for_attempt(tmp_path: Path, slurm: SlurmCluster) -> Callable[[Running, 
 
 
 @pytest.fixture
-def returned(folder_of: Callable[[str], Path]) -> Callable[[str], Any]:
-    return lambda name: json.loads((folder_of(name) / ".artifact.json").read_text())
+def returned(lab: Lab) -> Callable[[str], Any]:
+    return lambda name: json.loads((lab.folder_of(name) / ".artifact.json").read_text())
 
 
 def _preempt(slurm: SlurmCluster, number: str) -> None:
@@ -131,26 +131,24 @@ def test_a_step_that_a_person_stops_is_cancelled_and_goes_on_when_it_is_run_agai
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     wait_for_attempt: Callable[[Running, int], str],
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
+    lab: Lab,
     returned: Callable[[str], Any],
-    prefix: Path,
 ) -> None:
     """Once with scancel, then with Ctrl-C in the driver."""
     file = training(3)
     run = start_on_slurm("--retries", "1", experiment=file)
     slurm.run("scancel", wait_for_attempt(run, 1))
     assert run.wait(60).code != 0
-    assert (status_of("model"), status_of("score")) == ("CANCELLED", None)
+    assert (lab.status_of("model"), lab.status_of("score")) == ("CANCELLED", None)
 
     run = start_on_slurm("--retries", "1", experiment=file)
     number = wait_for_attempt(run, 2)
     run.interrupt()
     assert run.wait(60).code != 0
-    wait_until(lambda: slurm.job(number).state == "CANCELLED", "the end of the job")
-    wait_until(lambda: status_of("model") == "CANCELLED", "its status")
-    assert status_of("score") is None
-    assert not list(prefix.rglob(".artifact.json"))
+    lab.wait_until(lambda: slurm.job(number).state == "CANCELLED", "the end of the job")
+    lab.wait_until(lambda: lab.status_of("model") == "CANCELLED", "its status")
+    assert lab.status_of("score") is None
+    assert not list(lab.prefix.rglob(".artifact.json"))
 
     result = start_on_slurm("--retries", "0", experiment=file).wait(120)
     assert result.code == 0, result.output

@@ -10,7 +10,7 @@ import pytest
 
 from marin_rules.clusters.patience import Refusals
 from marin_rules.engine.slurm_tracking import is_ours_to_cancel
-from support.lab import Running
+from support.lab import Lab, Running
 from support.slurm.cluster import SlurmCluster
 
 STEPS = """
@@ -42,12 +42,12 @@ STEPS = """
 
 
 @pytest.fixture
-def steps(experiment: Callable[..., Path]) -> Callable[..., Path]:
+def steps(lab: Lab) -> Callable[..., Path]:
     """`steps(a="quick", b="slow")` writes an experiment with steps of these names and functions."""
 
     def write(**functions: str) -> Path:
         pairs = ", ".join(f"({name!r}, {function})" for name, function in functions.items())
-        return experiment(STEPS.replace("{function}", "function").replace("{steps}", f"[{pairs}]"))
+        return lab.experiment(STEPS.replace("{function}", "function").replace("{steps}", f"[{pairs}]"))
 
     return write
 
@@ -57,7 +57,7 @@ def test_two_drivers_that_start_together_submit_each_job_once(
     start_on_slurm: Callable[..., Running],
     slurm: SlurmCluster,
     in_front_of: Callable[[str, str], dict[str, str]],
-    prefix: Path,
+    lab: Lab,
 ) -> None:
     file = steps(a="quick", b="quick", c="quick", d="quick")
     env = in_front_of("sbatch", "sleep 2")
@@ -67,24 +67,24 @@ def test_two_drivers_that_start_together_submit_each_job_once(
         assert result.code == 0, result.output
         assert "FAILED" not in result.output
     assert sorted(job.name for job in slurm.jobs()) == ["a", "b", "c", "d"]
-    assert list(prefix.rglob("*.lock")) == []
+    assert list(lab.prefix.rglob("*.lock")) == []
 
 
 def test_a_driver_that_was_killed_while_it_submitted_holds_up_nobody(
-    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, prefix: Path
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, lab: Lab
 ) -> None:
     file = steps(a="quick")
     with slurm.broken("sbatch", "hangs"):
         killed = start_on_slurm(experiment=file)
         killed.wait_for(lambda: slurm.calls("sbatch"), "a submission")
-        assert len(list(prefix.rglob(".executor_submission.lock"))) == 1
+        assert len(list(lab.prefix.rglob(".executor_submission.lock"))) == 1
         waiting = start_on_slurm("--retries", "0", experiment=file)
         waiting.wait_for(lambda: "1 step: 1 to run" in waiting.output, "the second driver")
         killed.kill_everything()
     result = waiting.wait(120)
     assert result.code == 0, result.output
     assert len(slurm.jobs()) == 1
-    assert list(prefix.rglob("*.lock")) == []
+    assert list(lab.prefix.rglob("*.lock")) == []
 
 
 def test_refusals_that_may_pass_are_tried_again_for_a_while_and_those_that_stay_fail_at_once(
@@ -149,11 +149,7 @@ def test_which_jobs_end_with_a_run(job_run: str, driver_is_gone: bool | None, ou
 
 
 def test_ctrl_c_leaves_a_job_alone_whose_run_is_not_known(
-    steps: Callable[..., Path],
-    start_on_slurm: Callable[..., Running],
-    slurm: SlurmCluster,
-    folder_of: Callable[[str], Path],
-    tmp_path: Path,
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, lab: Lab, tmp_path: Path
 ) -> None:
     file = steps(patient="slow")
     one = start_on_slurm("--retries", "0", experiment=file)

@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from clusters.slurm.conftest import LEASE_SECONDS
-from support.lab import Running
+from support.lab import Lab, Running
 from support.slurm.cluster import SlurmCluster
 
 STEP = """
@@ -33,31 +31,26 @@ STEP = """
 
 
 def test_a_job_that_is_suspended_for_longer_than_its_lease_lives_goes_on(
-    experiment: Callable[..., Path],
-    start_on_slurm: Callable[..., Running],
-    slurm: SlurmCluster,
-    prefix: Path,
-    wait_until: Callable[..., Any],
-    status_of: Callable[[str], str | None],
+    lab: Lab, start_on_slurm: Callable[..., Running], slurm: SlurmCluster
 ) -> None:
-    file = experiment(STEP)
+    file = lab.experiment(STEP)
     first = start_on_slurm("--retries", "0", experiment=file)
-    first.wait_for(lambda: list(prefix.glob("step-*/attempts")), "the step")
+    first.wait_for(lambda: list(lab.prefix.glob("step-*/attempts")), "the step")
     (job,) = slurm.jobs()
-    lease = next(prefix.glob("step-*/.executor_status.lock"))
+    lease = next(lab.prefix.glob("step-*/.executor_status.lock"))
     slurm.run("scontrol", "suspend", job.id)
     slurm.wait_for_state(job.id, "SUSPENDED")
     second = start_on_slurm("--retries", "0", experiment=file)
     second.wait_for(lambda: f"found  step: slurm job {job.id} of" in second.output, "the other run to find the job")
-    wait_until(lambda: time.time() - lease.stat().st_mtime > 1.7 * float(LEASE_SECONDS), "the lease to be stale")
+    lab.wait_until(lambda: time.time() - lease.stat().st_mtime > 1.7 * float(LEASE_SECONDS), "the lease to be stale")
     assert slurm.job(job.id).state == "SUSPENDED"
     slurm.run("scontrol", "resume", job.id)
-    next(prefix.glob("step-*")).joinpath("gate").touch()
+    next(lab.prefix.glob("step-*")).joinpath("gate").touch()
     for run in (first, second):
         result = run.wait(120)
         assert result.code == 0, result.output
-    log = next(prefix.glob("step-*/.executor_log")).read_text()
+    log = next(lab.prefix.glob("step-*/.executor_log")).read_text()
     assert "nobody took its lease meanwhile, and it goes on" in log
-    assert status_of("step") == "SUCCESS"
-    assert next(prefix.glob("step-*/attempts")).read_text() == "begun\n", "it was not started again"
+    assert lab.status_of("step") == "SUCCESS"
+    assert next(lab.prefix.glob("step-*/attempts")).read_text() == "begun\n", "it was not started again"
     assert len(slurm.jobs()) == 1

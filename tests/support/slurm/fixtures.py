@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pytest
 
+from support.lab import Lab
 from support.slurm.cluster import SlurmCluster
 from support.slurm.requirements import SlurmUnavailableError
 
@@ -31,9 +32,10 @@ def accounting_cluster() -> Iterator[SlurmCluster]:
 
 
 @pytest.fixture
-def slurm(slurm_cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+def slurm(slurm_cluster: SlurmCluster, lab: Lab) -> Iterator[SlurmCluster]:
     """A cluster that is whole and idle."""
     yield slurm_cluster
+    lab.kill_everything()  # A driver that is left would submit again.
     slurm_cluster.reset()
 
 
