@@ -1,24 +1,33 @@
 """The file of a cluster, `config/clusters/<name>.yaml`: where it is looked for, and what is wrong with it if it is.
 
-`MARIN_CLUSTER` names it. It is looked for in the working directory, then in the project. Each room reads its own block
-(`data`, `slurm`) and leaves the others alone. A wrong file is refused with its name, the key and what to write.
+`MARIN_CLUSTER` names it. It is looked for in the working directory, then in the project. The whole file is checked
+against `config/cluster.schema.yaml` when it is first read; a wrong one is refused with its name, the key and what to
+write instead. Each room then converts its own block (`data`, `jobs`, `slurm`).
 """
 
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from marin_rules.errors import SettingsError
 from marin_rules.project import project_folder
+from marin_rules.settings.locations import cluster_schema
 from marin_rules.settings.ownership import check_not_planted
+from marin_rules.settings.schema import first_problem, kind, known_keys
 
 CLUSTER_VARIABLE = "MARIN_CLUSTER"
 
 _FOLDER = Path("config") / "clusters"
+
+_ALMOST = 0.8
+"""How alike two names are (by difflib) that differ by one slip of the finger."""
 
 
 def cluster_name() -> str | None:
@@ -48,8 +57,20 @@ def _folders() -> list[Path]:
     return [own] if own == shared else [own, shared]
 
 
-def read_block(path: Path, block: str, known: Sequence[str]) -> Mapping[Any, Any]:
-    """One block of the file, empty if the file has none; keys other than the known ones are refused."""
+def read_block(path: Path, block: str) -> Mapping[str, Any]:
+    """One block of the file, empty if the file has none. The whole file is sound; keys that are left blank are None."""
+    return MappingProxyType(_read(path, *state_of(path)).get(block) or {})
+
+
+def state_of(path: Path) -> tuple[int, int]:
+    """What changes when the file does."""
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, changed: int, size: int) -> dict[str, Any]:
+    """The file in this state. Asked for at each look at a bucket, so it is read once, and again when it has changed."""
     import yaml
 
     try:
@@ -59,32 +80,26 @@ def read_block(path: Path, block: str, known: Sequence[str]) -> Mapping[Any, Any
     if content is None:
         content = {}
     if not isinstance(content, dict):
-        raise SettingsError(f"cluster file {path} must be a mapping with a block '{block}:', not a {_kind(content)}")
-    return mapping(path, block, content.get(block), known)
+        raise SettingsError(
+            f"cluster file {path} must be a mapping with blocks such as 'data:' and 'slurm:', not a {kind(content)}"
+        )
+    _check(path, content)
+    return content
 
 
-def mapping(path: Path, where: str, value: object, known: Sequence[str] | None = None) -> Mapping[Any, Any]:
-    """The mapping at a place in the file; one that is left blank is empty."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; it must be a mapping, not a {_kind(value)}")
-    for key in value:
-        if known is not None and key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise SettingsError(
-                f"cluster file {path}: {where} has an unknown key {key!r}. {hint}Known keys: {', '.join(known)}."
-            )
-    return value
-
-
-def text(path: Path, where: str, value: object) -> str:
-    """The text at a place in the file."""
-    if not isinstance(value, str):
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; it must be a text, not a {_kind(value)}")
-    return value
-
-
-def _kind(value: object) -> str:
-    return {"dict": "mapping", "str": "text", "NoneType": "blank"}.get(type(value).__name__, type(value).__name__)
+def _check(path: Path, content: dict[str, Any]) -> None:
+    """Refuse a file that its schema does not allow. A step's environment has neither the schema's file nor jsonschema:
+    there the file is the one that the driver has checked."""
+    schema = cluster_schema()
+    if not schema.is_file() or importlib.util.find_spec("jsonschema") is None:
+        return
+    known = known_keys(schema)
+    for block in content:
+        # Blocks of other programs are none of our business; those that are spelt almost like one of ours are.
+        close = difflib.get_close_matches(str(block), known, n=1, cutoff=_ALMOST)
+        if block not in known and close:
+            raise SettingsError(f"cluster file {path} has an unknown block {block!r}. Did you mean {close[0]!r}?")
+    found = first_problem(schema, content)
+    if found is not None:
+        advice = f"; write {found.advice}" if found.advice else ""
+        raise SettingsError(f"cluster file {path}: {found.where} {found.message}{advice}")

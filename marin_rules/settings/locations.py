@@ -21,6 +21,10 @@ def config_schema() -> Path:
     return project_folder() / "config" / "config.schema.yaml"
 
 
+def cluster_schema() -> Path:
+    return project_folder() / "config" / "cluster.schema.yaml"
+
+
 def profiles() -> dict[str, Path]:
     """The project's profiles by name."""
     folder = project_folder() / "profiles"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-import yaml
 
 from marin_rules.errors import SettingsError
 from marin_rules.settings.locations import config_schema
+from marin_rules.settings.schema import first_problem, known_keys, unknown_key
 
 _BOOLEANS: dict[str, Any] = {"true": True, "false": False}
 """`--config key=false` reaches the Snakefile as a text."""
@@ -33,31 +30,18 @@ class Settings:
     max_concurrent: int | None = None
 
 
-@cache
-def _schema() -> dict[str, Any]:
-    schema = yaml.safe_load(config_schema().read_text())
-    assert isinstance(schema, dict)
-    return schema
-
-
 def read_settings(config: Mapping[str, Any]) -> Settings:
     """Check the configuration against its schema; the error names the key and what to write instead."""
-    from jsonschema import Draft202012Validator
-
     given = {key: _BOOLEANS.get(value, value) if isinstance(value, str) else value for key, value in config.items()}
     given = {key: value for key, value in given.items() if value is not None}
-    known = list(_schema()["properties"])
+    known = known_keys(config_schema())
     for key in given:
         if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"Did you mean {close[0]!r}? " if close else ""
-            raise SettingsError(f"unknown configuration key {key!r}. {hint}Known keys: {', '.join(known)}.")
-    error = next(iter(Draft202012Validator(_schema()).iter_errors(given)), None)
-    if error is not None:
-        key = str(error.path[0]) if error.path else "configuration"
-        raise SettingsError(
-            f"configuration key {key!r}: {error.message}. It means: {_schema()['properties'][key]['description']}"
-        )
+            raise SettingsError(f"unknown configuration key {unknown_key(str(key), known)}")
+    found = first_problem(config_schema(), given)
+    if found is not None:
+        meaning = f". It means: {found.advice}" if found.advice else ""
+        raise SettingsError(f"configuration key {found.where!r} {found.message}{meaning}")
     return Settings(
         experiment=given.get("experiment"),
         prefix=given.get("prefix"),

@@ -64,7 +64,10 @@ def test_a_bucket_for_several_regions_covers_all_of_them(folder: Path) -> None:
     assert read_cluster("c").location_of("b") == "us-east1+us-west1"
 
 
-@pytest.mark.parametrize("text", ["", "data:", "slurm: {partition: x}", "data: {temp: , region_buckets: }"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "data:", "slurm: {partition: x}", "data: {temp: , region_buckets: }", "data: {scheme: }", "worker_pool: [1]"],
+)
 def test_every_key_is_optional_and_other_blocks_are_ignored(folder: Path, text: str) -> None:
     (folder / "c.yaml").write_text(text)
     cluster = read_cluster("c")
@@ -102,7 +105,14 @@ def test_an_unknown_name_lists_those_there_are(folder: Path, name: str) -> None:
         ("data: {temp: {ttl_days: 7}}", "data.temp.ttl_days is 7", "[1, 7, 30]"),
         ("data: {temp: {ttl_days: [1, 0]}}", "data.temp.ttl_days", "[1, 7, 30]"),
         ("data: {temp: {ttl_days: [true]}}", "data.temp.ttl_days", "[1, 7, 30]"),
+        ("data: {region_buckets: {us-east1: }}", "data.region_buckets.us-east1", "text"),
+        ("data: {temp: {on: 1}}", "data.temp has the key True", "in quotes"),
         ("data: {", "not YAML", ""),
+        # The whole file is checked, whichever block is asked for; what is almost one of ours is a slip.
+        ("slurm: {partitoin: cpu}", "slurm has an unknown key 'partitoin'", "'partition'"),
+        ("jobs: {shared: perhaps}", "jobs.shared is 'perhaps'", "true if nodes see"),
+        ("jobs: {variables: ['A=1']}", "jobs.variables[0] is 'A=1'", "without its value"),
+        ("slrum: {partition: cpu}", "unknown block 'slrum'", "Did you mean 'slurm'?"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name_and_key(folder: Path, text: str, where: str, advice: str) -> None:

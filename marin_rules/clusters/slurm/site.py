@@ -1,36 +1,22 @@
 """A Slurm cluster in the words of its users: which partition, account and GPUs a step's machines are.
 
-Read from the `slurm:` block of `config/clusters/<name>.yaml`, or asked of Slurm itself (see `discovery`). A request
-that the cluster cannot serve is refused with what it has, before anything is submitted.
+Converted from the `slurm:` block of `config/clusters/<name>.yaml`, whose keys `config/cluster.schema.yaml` checks, or
+asked of Slurm itself (see `discovery`). A request that the cluster cannot serve is refused with what it has, before
+anything is submitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from marin_rules.clusters.slurm.resources import describe, job_resources
 from marin_rules.errors import SettingsError
 from marin_rules.machines import ANY_GPU, MachineRequest
 from marin_rules.resources import canonical_gpu_variant
-from marin_rules.settings.cluster_file import find_cluster_file, mapping, read_block, text
+from marin_rules.settings.cluster_file import find_cluster_file, read_block
 from marin_rules.units import MEGABYTE, memory_text, parse_memory, parse_minutes
-
-_QUEUE_KEYS = (
-    "partition",
-    "account",
-    "qos",
-    "constraint",
-    "runtime",
-    "max_runtime",
-    "max_memory",
-    "extra",
-    "preemptible",
-)
-_SITE_KEYS = (*_QUEUE_KEYS, "gpus", "environments", "trust")
-_GPU_KEYS = (*_QUEUE_KEYS, "gres", "count")
 
 
 @dataclass(frozen=True)
@@ -153,81 +139,39 @@ def _partition(queue: Queue) -> str:
 
 def read_site(name: str) -> Site | None:
     """The Slurm cluster of this name; None if its file says nothing of Slurm."""
-    path = find_cluster_file(name)
-    block = read_block(path, "slurm", _SITE_KEYS)
+    block = read_block(find_cluster_file(name), "slurm")
     if not block:
         return None
-    cpu = _queue(path, "slurm", block, Queue())
-    gpus = {}
-    for variant, entry in mapping(path, "slurm.gpus", block.get("gpus")).items():
-        where = f"slurm.gpus.{variant}"
-        given = mapping(path, where, entry, _GPU_KEYS)
-        # Partitions, constraints and memory are those of other machines; the rest holds for all jobs of a user.
-        base = replace(cpu, partition=None, constraint=None, max_memory_mb=None, preemptible=None)
-        queue = _queue(path, where, given, base)
-        gres = None if given.get("gres") is None else text(path, f"{where}.gres", given["gres"])
-        count = _count(path, f"{where}.count", given.get("count"))
-        queue = replace(queue, gres=gres, gpu_count=count)
-        if queue.preemptible is not None:
-            queue = replace(queue, preemptible=replace(queue.preemptible, gres=gres, gpu_count=count))
-        gpus[text(path, "a GPU in slurm.gpus", variant)] = queue
-    environments = block.get("environments")
+    cpu = _queue(block, Queue())
+    # Partitions, constraints and memory are those of other machines; the rest holds for all jobs of a user.
+    base = replace(cpu, partition=None, constraint=None, max_memory_mb=None, preemptible=None)
     return Site(
         name=name,
         cpu=cpu,
-        gpus=gpus,
-        environments=None if environments is None else text(path, "slurm.environments", environments),
-        trust=_names(path, "slurm.trust", block.get("trust")),
+        gpus={variant: _queue(entry or {}, base) for variant, entry in (block.get("gpus") or {}).items()},
+        environments=block.get("environments"),
+        trust=tuple(block.get("trust") or ()),
     )
 
 
-def _queue(path: Path, where: str, given: Mapping[Any, Any], base: Queue) -> Queue:
-    texts: dict[str, Any] = {
-        key: text(path, f"{where}.{key}", given[key])
-        for key in ("partition", "account", "qos", "constraint", "extra")
-        if given.get(key) is not None
-    }
-    minutes: dict[str, Any] = {
-        key: _minutes(path, f"{where}.{key}", given[key])
-        for key in ("runtime", "max_runtime")
-        if given.get(key) is not None
-    }
-    queue = replace(base, **texts, **minutes)
-    if given.get("max_memory") is not None:
-        queue = replace(queue, max_memory_mb=_memory(path, f"{where}.max_memory", given["max_memory"]))
-    if given.get("preemptible") is not None:
-        inner = f"{where}.preemptible"
-        keys = [key for key in _QUEUE_KEYS if key != "preemptible"]
-        block = mapping(path, inner, given["preemptible"], keys)
-        queue = replace(queue, preemptible=_queue(path, inner, block, queue))
-    return queue
+_READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "partition": ("partition", str),
+    "account": ("account", str),
+    "qos": ("qos", str),
+    "constraint": ("constraint", str),
+    "extra": ("extra", str),
+    "runtime": ("runtime", parse_minutes),
+    "max_runtime": ("max_runtime", parse_minutes),
+    "max_memory": ("max_memory_mb", lambda text: parse_memory(text) // MEGABYTE),
+    "gres": ("gres", str),
+    "count": ("gpu_count", int),
+}
+"""For each key of a queue: the field of `Queue`, and how its value is converted."""
 
 
-def _names(path: Path, where: str, value: object) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write a list of names, as in ['ann', '@lab']")
-    return tuple(value)
-
-
-def _minutes(path: Path, where: str, value: object) -> int:
-    try:
-        return parse_minutes(value)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise SettingsError(f"cluster file {path}: {where} is {error}") from error
-
-
-def _memory(path: Path, where: str, value: object) -> int:
-    try:
-        return parse_memory(value) // MEGABYTE  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise SettingsError(f"cluster file {path}: {where}: {error}") from error
-
-
-def _count(path: Path, where: str, value: object) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SettingsError(f"cluster file {path}: {where} is {value!r}; write how many GPUs a machine has")
-    return value
+def _queue(given: Mapping[str, Any], base: Queue) -> Queue:
+    """What is given, and for the rest what holds for all."""
+    fields = {field: read(given[key]) for key, (field, read) in _READ.items() if given.get(key) is not None}
+    queue = replace(base, **fields)
+    inner = given.get("preemptible")
+    return queue if inner is None else replace(queue, preemptible=_queue(inner, queue))

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from marin_rules.clusters.slurm import discovery
 from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
@@ -119,6 +121,28 @@ def test_a_wrong_file_is_refused_with_the_key(text: str, words: list[str], site:
     assert "site.yaml" in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+KEYS = {
+    "partition": "p", "account": "a", "qos": "q", "constraint": "c", "runtime": "1h", "max_runtime": "2h",
+    "max_memory": "1g", "extra": "--x", "preemptible": "{qos: low}", "gpus": "{T4: }", "environments": "/e",
+    "trust": "[ann]", "gres": "g", "count": "1",
+}  # fmt: skip
+
+
+def test_every_key_of_the_schema_says_something(site: Callable[[str], Site], repository: Path) -> None:
+    schema = yaml.safe_load((repository / "config" / "cluster.schema.yaml").read_text())
+    block = schema["properties"]["slurm"]["properties"]
+    gpu = block["gpus"]["additionalProperties"]["properties"]
+    assert set(block) | set(gpu) == set(KEYS)
+    nothing, plain_gpu = site("slurm: {extra: x}"), site("slurm: {gpus: {T4: }}")
+    for key in block:
+        assert site(f"slurm: {{extra: x, {key}: {KEYS[key]}}}" if key != "extra" else "slurm: {extra: y}") != nothing
+    for key in gpu:
+        assert site(f"slurm: {{gpus: {{T4: {{{key}: {KEYS[key]}}}}}}}") != plain_gpu
+    for key in block["preemptible"]["properties"]:
+        queue = site(f"slurm: {{preemptible: {{{key}: {KEYS[key]}}}}}").cpu
+        assert queue.preemptible not in (None, replace(queue, preemptible=None))
 
 
 def test_the_example_is_a_file_that_can_be_read() -> None:
