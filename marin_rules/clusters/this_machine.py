@@ -30,10 +30,15 @@ def gpus() -> tuple[str, ...]:
     """Names of the GPUs here, as `CUDA_VISIBLE_DEVICES` spells them."""
     visible = os.environ.get(GPU_VARIABLE)
     if visible is not None:
-        names = (name.strip() for name in visible.split(","))
-        return tuple(name for name in names if name and name not in ("-1", "NoDevFiles"))
+        return named_gpus(visible)
     try:
         devices = (_DEVICE.fullmatch(name) for name in os.listdir("/dev"))
     except OSError:
         return ()
     return tuple(str(number) for number in sorted(int(device[1]) for device in devices if device))
+
+
+def named_gpus(value: str) -> tuple[str, ...]:
+    """The GPUs that a value of `CUDA_VISIBLE_DEVICES` names."""
+    names = (name.strip() for name in value.split(","))
+    return tuple(name for name in names if name and name not in ("-1", "NoDevFiles"))

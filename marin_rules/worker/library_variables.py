@@ -7,13 +7,13 @@ given to the step as `env_vars` wins over them, and they win over what the drive
 from __future__ import annotations
 
 import contextlib
-import os
+from collections.abc import Mapping, MutableMapping
 from dataclasses import fields
 
 from marin_rules.clusters.ranks import split_address
-from marin_rules.clusters.this_machine import GPU_VARIABLE, gpus
+from marin_rules.clusters.this_machine import GPU_VARIABLE, named_gpus
 from marin_rules.errors import MarinRulesError
-from marin_rules.process import ThisProcess, this_process, variable_of
+from marin_rules.process import ThisProcess, variable_of
 
 _NAMES = (
     *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
@@ -43,28 +43,30 @@ def library_variables(process: ThisProcess, gpu_count: int) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-def leave_outer_step() -> None:
-    """Forget which process of another step this one is part of, for a run inside a step."""
+def leave_outer_step(variables: MutableMapping[str, str]) -> None:
+    """Forget which process of another step these variables are of, for a run inside a step."""
     with contextlib.suppress(MarinRulesError):  # Not all there: nothing that a worker has set.
-        for name, value in library_variables(this_process(), _gpu_count()).items():
-            if os.environ.get(name) == value:
-                del os.environ[name]
+        outer = ThisProcess.from_variables(variables)
+        for name, value in library_variables(outer, _gpu_count(variables)).items():
+            if variables.get(name) == value:
+                del variables[name]
     for field in fields(ThisProcess):
-        os.environ.pop(variable_of(field.name), None)
+        variables.pop(variable_of(field.name), None)
 
 
-def forget_library_variables() -> None:
+def forget_library_variables(variables: MutableMapping[str, str]) -> None:
     """Remove what the driver's environment says of processes, before a step of several gets its own variables."""
     for name in _NAMES:
-        os.environ.pop(name, None)
+        variables.pop(name, None)
 
 
-def set_library_variables() -> None:
-    """Tell libraries what `this_process()` says, where nothing else was said to this step."""
-    for name, value in library_variables(this_process(), _gpu_count()).items():
-        os.environ.setdefault(name, value)
+def add_library_variables(variables: MutableMapping[str, str]) -> None:
+    """Tell libraries which process this is, where nothing else was said to the step."""
+    process = ThisProcess.from_variables(variables)
+    for name, value in library_variables(process, _gpu_count(variables)).items():
+        variables.setdefault(name, value)
 
 
-def _gpu_count() -> int:
-    """GPUs that this process was given by name; on a machine that shares none out there may be others' to be seen."""
-    return len(gpus()) if GPU_VARIABLE in os.environ else 0
+def _gpu_count(variables: Mapping[str, str]) -> int:
+    """GPUs that the process was given by name; on a machine that shares none out there may be others' to be seen."""
+    return len(named_gpus(variables.get(GPU_VARIABLE, "")))

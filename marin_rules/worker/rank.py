@@ -6,10 +6,11 @@ It has no lease: the worker that started all ranks holds it, and the job ends wi
 from __future__ import annotations
 
 import argparse
+import os
 
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.process import this_process
-from marin_rules.worker.library_variables import set_library_variables
+from marin_rules.worker.library_variables import add_library_variables
 from marin_rules.worker.noted_signals import note_stop_signals
 from marin_rules.worker.ranks import coordinator_problem, write_report
 from marin_rules.worker.step_call import Outcome, call_step
@@ -27,7 +28,7 @@ def main() -> int:
     plan = FrozenPlan.read(options.plan, options.digest)
     step = plan.by_key[options.step]
     process = this_process()
-    set_library_variables()
+    add_library_variables(os.environ)
     note_stop_signals()
     open_data_access(plan, step)
     prepare_end()

@@ -193,11 +193,11 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         os.dup2(stderr, 2)
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
-        leave_outer_step()
+        leave_outer_step(os.environ)
         os.environ.update(variables)
         ranks = ranks_of(step) if script is None else None
         if ranks is not None:
-            forget_library_variables()
+            forget_library_variables(os.environ)
         enter_step_environment(step.environment)
         os.environ.update(ThisProcess().to_variables())
         open_data_access(plan, step)

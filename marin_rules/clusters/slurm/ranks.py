@@ -16,6 +16,9 @@ from marin_rules.process import variable_of
 _LABEL = re.compile(rb" *([0-9]+): ?")
 """What `srun --label` puts before a line."""
 
+_FAILED = re.compile(rb"srun: error: (\S+: tasks? [0-9,-]+: .+)")
+"""What srun says of a task that has failed. Its own exit code is the highest of all, also of those it has ended."""
+
 _AS_RANK = (
     f"export {variable_of('rank')}=$SLURM_PROCID"
     f' {variable_of("local_rank")}=$SLURM_LOCALID {variable_of("local_count")}=1; exec "$@"'
@@ -54,14 +57,18 @@ class SlurmRanks:
             stderr=subprocess.STDOUT,
         ) as srun:
             assert srun.stdout is not None
+            first = None
             for line in srun.stdout:
                 label = _LABEL.match(line)
                 if label is None:
                     take(None, line)
+                    first = first or _FAILED.match(line)
                 else:
                     take(int(label[1]), line[label.end() :])
             code = srun.wait()
-        return None if code == 0 else f"srun: exit code {code}"
+        if code == 0:
+            return None
+        return f"srun: {first[1].decode(errors='replace')}" if first is not None else f"srun: exit code {code}"
 
     def srun(self) -> list[str]:
         """The command that starts ranks of a program; said in full, for a job may come with other defaults."""

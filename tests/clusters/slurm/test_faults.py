@@ -456,7 +456,7 @@ def test_all_machines_of_a_step_may_finish_what_they_write_when_they_are_stopped
         from marin_rules import *
 
         def save(config):
-            rank = os.environ["SLURM_PROCID"]
+            rank = this_process().rank
 
             def stop(number, frame):
                 lease = os.path.exists(os.path.join(sys.argv[0], ".executor_status.lock"))

@@ -24,7 +24,7 @@ LOOK = """
         output_path: str = THIS_OUTPUT_PATH
 
     def look(config):
-        rank = os.environ.get("SLURM_PROCID", "0")
+        rank = this_process().rank
         with open(os.path.join(config.output_path, f"seen-{rank}.json"), "w") as file:
             json.dump(dict(os.environ), file)
 

@@ -1,0 +1,153 @@
+"""Steps of several processes, as processes of this machine: who they are, and how they end together."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules.process import ThisProcess
+from marin_rules.worker.library_variables import library_variables
+from support.lab import Result, Running
+from support.meeting import meeting
+
+HERE = {"MARIN_LOCAL_RANKS": "1"}
+
+
+@pytest.fixture
+def seen(folder_of: Callable[[str], Path]) -> Callable[[str], list[dict[str, Any]]]:
+    """`seen("step")` is what each of its processes saw, in the order of their ranks."""
+
+    def read(step: str) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(folder_of(step).glob("seen-*.json"))]
+
+    return read
+
+
+def test_replicas_as_processes_of_one_machine_find_each_other(
+    experiment: Callable[..., Path],
+    snakemake: Callable[..., Result],
+    seen: Callable[[str], list[dict[str, Any]]],
+    folder_of: Callable[[str], Path],
+) -> None:
+    file = experiment(meeting("step('trio', replicas=3, env_vars={'MASTER_PORT': '29500', 'MARIN_PROCESS_RANK': '8'})"))
+    result = snakemake(experiment=file, env={**HERE, "RANK": "7", "MASTER_ADDR": "of the driver"})
+    assert result.code == 0, result.output
+    trio = seen("trio")
+    address = trio[0]["process"]["coordinator_address"]
+    host, port = address.split(":")
+    assert host == "127.0.0.1"
+    assert 61000 <= int(port) <= 65535
+    for rank, process in enumerate(trio):
+        wanted = {"rank": rank, "count": 3, "local_rank": rank, "local_count": 3, "task": 0, "tasks": 1}
+        assert process["process"] == process["fork"] == {**wanted, "coordinator_address": address}
+        assert process["met"] == [0, 1, 2]
+        told = {
+            "RANK": str(rank),
+            "WORLD_SIZE": "3",
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": "3",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "29500",
+            "JAX_COORDINATOR_ADDRESS": address,
+            "JAX_NUM_PROCESSES": "3",
+            "JAX_PROCESS_ID": str(rank),
+        }
+        assert {name: process["variables"].get(name) for name in told} == told
+    assert (folder_of("trio") / ".artifact.json").read_text() == "0\n"
+
+
+def test_on_one_machine_a_step_is_one_process_whatever_it_asks_for_and_whatever_it_is_part_of(
+    experiment: Callable[..., Path], snakemake: Callable[..., Result], seen: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    """Started from inside a rank of another step: that one's number is not its own."""
+    outer = ThisProcess(rank=1, count=2, coordinator_address="gpu1:61234")
+    theirs = {**outer.to_variables(), **library_variables(outer, 0)}
+    result = snakemake(experiment=experiment(meeting("step('one', replicas=2)")), env={**theirs, "LOCAL_RANK": "mine"})
+    assert result.code == 0, result.output
+    (one,) = seen("one")
+    assert one["process"] == one["fork"]
+    assert ThisProcess(**one["process"]) == ThisProcess()
+    assert one["variables"].items() >= ThisProcess().to_variables().items()
+    assert one["variables"].keys() & theirs.keys() == ThisProcess().to_variables().keys() | {"LOCAL_RANK"}
+    assert one["variables"]["LOCAL_RANK"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("end", "wanted"),
+    [
+        ("raise ValueError('no data')", "rank 1 of 2: ValueError: no data"),
+        ("os._exit(3)", "rank 0, 1 of 2 ended without a word (rank 1 ended with exit code 3)"),
+        ("os.kill(os.getpid(), 9)", "rank 0, 1 of 2 ended without a word (rank 1 was ended by SIGKILL)"),
+    ],
+)
+def test_a_rank_that_fails_ends_the_others(
+    end: str,
+    wanted: str,
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Running],
+    info_of: Callable[[str], dict[str, Any]],
+    status_of: Callable[[str], str | None],
+    wait_until: Callable[..., Any],
+) -> None:
+    """The other one hangs for ever, unless it is ended."""
+    file = experiment(
+        f"""
+        import os, signal
+        from marin_rules import *
+
+        def fail(config):
+            if this_process().rank == 1:
+                {end}
+            while True:
+                signal.pause()
+
+        step = ExecutorStep("pair", remote(fail, resources=ResourceConfig(ram="300m", replicas=2)), {{}})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    run = start_snakemake(experiment=file, env=HERE)
+    assert run.wait().code != 0
+    assert status_of("pair") == "FAILED"
+    assert info_of("pair")["run"]["error"] == wanted
+    wait_until(lambda: not run.alive(), "the end of all that was started")
+
+
+def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(
+    experiment: Callable[..., Path],
+    start_snakemake: Callable[..., Running],
+    folder_of: Callable[[str], Path],
+    status_of: Callable[[str], str | None],
+    tmp_path: Path,
+    wait_until: Callable[..., Any],
+) -> None:
+    file = experiment(
+        """
+        import os, signal, sys
+        from marin_rules import *
+
+        def save(config):
+            def stop(number, frame):
+                print("saved")
+                sys.exit(1)
+
+            signal.signal(signal.SIGTERM, stop)
+            os.mkdir(f"begun-{this_process().rank}")
+            while True:
+                signal.pause()
+
+        step = ExecutorStep("careful", remote(save, resources=ResourceConfig(ram="300m", replicas=2)), {})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    run = start_snakemake(experiment=file, env=HERE)
+    run.wait_for(lambda: len(list(tmp_path.glob("begun-*"))) == 2, "both ranks to begin")
+    run.interrupt()
+    assert run.wait().code != 0
+    assert status_of("careful") == "CANCELLED"
+    for rank in (0, 1):
+        assert (folder_of("careful") / f".executor_log.rank-{rank}").read_text().startswith("saved\n")
+    wait_until(lambda: not run.alive(), "the end of all that was started")
