@@ -1,18 +1,17 @@
-"""A step that runs, or waits in Slurm's queue."""
+"""A step that runs, or waits in a cluster's queue, and whoever has it."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from marin_rules.clusters.slurm.queue import SlurmJob, Tag
+from marin_rules.clusters.protocol import ClusterJob, JobState, JobTag
+from marin_rules.state.recorded_job import RecordedJob
 from marin_rules.storage.leases.record import LeaseRecord
-from marin_rules.units import parse_clock
 
 
 @dataclass(frozen=True)
-class Step:
+class StepAddress:
     """A step, by names that hold in every folder."""
 
     name: str
@@ -23,34 +22,42 @@ class Step:
     """A whole path or a URL; None for the job of a run that is forgotten: only its worker knows."""
 
     runs: tuple[str, ...] = ()
-    """The known runs that want it."""
+    """The registered runs that want it."""
 
     place: str | None = None
     """What the tags of its jobs say of its output path, which may have been a relative one."""
 
-    def is_same(self, other: Step) -> bool:
+    @property
+    def where(self) -> str:
+        """Tells it from all other steps."""
+        return self.output_path or f"{self.key}:{self.place}"
+
+    def is_same(self, other: StepAddress) -> bool:
         """Whether both are at the same place, whichever runs they were found in."""
         if self.output_path is None or other.output_path is None:
             return (self.key, self.place) == (other.key, other.place)
         return self.output_path == other.output_path
 
-    def is_of(self, tag: Tag | None) -> bool:
+    def is_of(self, tag: JobTag | None) -> bool:
         """Whether a job with this tag is for this step."""
         return tag is not None and tag.step == self.key and self.place in (None, tag.place)
 
 
 @dataclass(frozen=True)
-class UnderWay:
-    """A step with whoever has it."""
+class ActiveStep:
+    """A step with one of those who have it: a worker, a job, or both."""
 
-    step: Step
+    step: StepAddress
     run: str
     """The run that works on it; it may be somebody else's."""
 
+    seen_at: float
+    """When we looked, in seconds since 1970."""
+
     lease: LeaseRecord | None = None
-    job: SlurmJob | None = None
-    recorded_job: str | None = None
-    """The Slurm job that its worker is in, and that is the step's own."""
+    job: ClusterJob | None = None
+    recorded_job: RecordedJob | None = None
+    """The cluster job that its worker is in, and that is the step's own."""
 
     attempt: int | None = None
     driver_is_gone: bool = False
@@ -58,7 +65,7 @@ class UnderWay:
 
     @property
     def is_queued(self) -> bool:
-        return self.job is not None and not self.job.nodes
+        return self.job is not None and self.job.state is JobState.WAITING
 
     @property
     def node(self) -> str:
@@ -73,15 +80,15 @@ class UnderWay:
         if self.is_queued:
             return None
         if self.job is not None:
-            return parse_clock(self.job.elapsed)
-        return None if self.lease is None or self.lease.since is None else max(0.0, time.time() - self.lease.since)
+            return self.job.seconds
+        return None if self.lease is None or self.lease.since is None else max(0.0, self.seen_at - self.lease.since)
 
     @property
     def silent_seconds(self) -> float | None:
         """For how long its worker has been silent, if that is too long. By two clocks that may differ: for people."""
         if self.lease is None:
             return None
-        silent = time.time() - self.lease.timestamp
+        silent = self.seen_at - self.lease.timestamp
         return silent if silent > self.lease.lifetime else None
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from marin_rules.active.active_step import Step, name_in
+from marin_rules.active.active_step import StepAddress, name_in
 from marin_rules.active.survey import Survey
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import absolute
@@ -20,15 +20,15 @@ class NotFoundError(MarinRulesError):
     """No step or run is meant, or more than one."""
 
 
-def find_steps(survey: Survey, text: str) -> list[Step]:
-    """The steps of known runs that `text` may mean, or else the one at that output path."""
+def find_steps(survey: Survey, text: str) -> list[StepAddress]:
+    """The steps of registered runs that `text` may mean, or else the one at that output path."""
     path = absolute(text, os.getcwd())
-    found: dict[str, Step] = {}
+    found: dict[str, StepAddress] = {}
     for step in _all_steps(survey):
         if text in (step.name, step.key) or path == step.output_path:
-            same = found.get(step.output_path or step.key)
+            same = found.get(step.where)
             runs = (*same.runs, *step.runs) if same is not None else step.runs
-            found[step.output_path or step.key] = replace(step, runs=tuple(dict.fromkeys(runs)))
+            found[step.where] = replace(step, runs=tuple(dict.fromkeys(runs)))
     if not found and (step_there := _step_at(path)) is not None:
         return [step_there]
     return list(found.values())
@@ -36,7 +36,7 @@ def find_steps(survey: Survey, text: str) -> list[Step]:
 
 def find_run(survey: Survey, text: str) -> str | None:
     """The id of the run that `text` is, or is the beginning of."""
-    runs = {view.run.id for view in survey.runs} | {found.run for found in survey.under_way}
+    runs = {active.run.id for active in survey.runs} | {found.run for found in survey.steps}
     if text in runs:
         return text
     begun = sorted(run for run in runs if text and run.startswith(text))
@@ -45,7 +45,7 @@ def find_run(survey: Survey, text: str) -> str | None:
     return begun[0] if begun else None
 
 
-def the_only(steps: list[Step], text: str) -> Step:
+def the_only(steps: list[StepAddress], text: str) -> StepAddress:
     """The one step that is meant."""
     if not steps:
         raise NotFoundError(
@@ -53,20 +53,20 @@ def the_only(steps: list[Step], text: str) -> Step:
             " shows what is under way"
         )
     if len(steps) > 1:
-        candidates = "\n".join(f"  {step.output_path or step.key}" for step in steps)
+        candidates = "\n".join(f"  {step.output_path or f'{step.key} (its run is forgotten)'}" for step in steps)
         raise NotFoundError(f"{text!r} may be one of several steps; name it by its path:\n{candidates}")
     return steps[0]
 
 
-def _all_steps(survey: Survey) -> Iterable[Step]:
-    for view in survey.runs:
-        yield from view.steps
-    for found in survey.under_way:
+def _all_steps(survey: Survey) -> Iterable[StepAddress]:
+    for active in survey.runs:
+        yield from active.steps
+    for found in survey.steps:
         if found.step.output_path is None:
             yield found.step
 
 
-def _step_at(path: str) -> Step | None:
+def _step_at(path: str) -> StepAddress | None:
     """The step whose output path this is, whatever run it was of."""
     if all(modified_time(name) is None for name in (status_path(path), info_path(path), log_path(path))):
         return None
@@ -75,4 +75,4 @@ def _step_at(path: str) -> Step | None:
         name = str((read_info(path) or {})["name"])
     except (MarinRulesError, KeyError):
         name = name_in(key)
-    return Step(name, key, path)
+    return StepAddress(name, key, path)

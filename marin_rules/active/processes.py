@@ -6,13 +6,35 @@ import contextlib
 import os
 import select
 import signal
-from typing import Self
+from typing import Protocol, Self
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.storage.leases.owner import PROC, Owner
 
 # Positions in /proc/<pid>/stat, counted from the state, the first field after the name; see proc(5).
 _PARENT, _GROUP = 1, 2
+
+
+class Process(Protocol):
+    """A process that can be asked to end."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def interruption(self) -> signal.Signals:
+        """The signal that stops it as Ctrl-C would."""
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal. A process that has ended is fine."""
+
+    def has_ended(self, within: float = 0.0) -> bool:
+        """Whether the process has ended; waits for that for some seconds."""
+
+    def company(self) -> list[int]:
+        """The processes that Ctrl-C in its terminal would reach along with it."""
+
+    def close(self) -> None: ...
 
 
 class LocalProcess:
@@ -28,8 +50,7 @@ class LocalProcess:
     @classmethod
     def find(cls, owner: Owner) -> Self | None:
         """The process of an owner; None if it has ended, or is not on this machine."""
-        here = Owner.current()
-        if owner.start_ticks is None or _place(owner) != _place(here):
+        if not can_be_seen(owner):
             return None
         try:
             descriptor = os.pidfd_open(owner.pid)
@@ -78,6 +99,11 @@ class LocalProcess:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+def can_be_seen(owner: Owner) -> bool:
+    """Whether it can be told from here if the owner's process is alive: it is, or was, one of this machine."""
+    return owner.start_ticks is not None and _place(owner) == _place(Owner.current())
 
 
 def is_from_before_a_restart(owner: Owner) -> bool:

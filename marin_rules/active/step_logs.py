@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator
 
-from marin_rules.active.active_step import Step
+from marin_rules.active.active_step import StepAddress
+from marin_rules.active.clock import Clock, SystemClock
+from marin_rules.active.queues import Queues
 from marin_rules.active.survey import live_lease, run_block
-from marin_rules.clusters.slurm.commands import SlurmError, has_slurm
-from marin_rules.clusters.slurm.queue import our_jobs
 from marin_rules.state.run_registry import find_run
 from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.state.step_log import log_path
@@ -25,8 +23,8 @@ _REMOTE_SECONDS = 5.0
 _PIECE_BYTES = 1 << 20
 """How much of a log is in memory at a time."""
 
-_SLURM_SECONDS = 5.0
-"""Between two questions to Slurm, which has others to serve."""
+_CLUSTER_SECONDS = 5.0
+"""Between two questions to clusters, which have others to serve."""
 
 _ENDED = (Status.FAILED, Status.CANCELLED, Status.DEP_FAILED)
 
@@ -76,9 +74,12 @@ def _start_of_tail(path: str, lines: int) -> int:
     return 0
 
 
-def follow(step: Step, log: Log, write: Callable[[bytes], None]) -> None:
+def follow(
+    step: StepAddress, log: Log, write: Callable[[bytes], None], queues: Queues, clock: Clock | None = None
+) -> None:
     """Pass a log on while it grows, until the step has ended; one that does not exist yet is waited for."""
-    end = _End(step)
+    clock = clock or SystemClock()
+    end = _End(step, queues, clock)
     pause = _REMOTE_SECONDS if is_url(log.path) else _LOCAL_SECONDS
     while True:
         has_ended = end.has_come()  # Asked first: whatever was written until then is read below.
@@ -86,20 +87,22 @@ def follow(step: Step, log: Log, write: Callable[[bytes], None]) -> None:
             write(piece)
         if has_ended:
             return
-        time.sleep(pause)
+        clock.sleep(pause)
 
 
 class _End:
     """Knows when a step has ended."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: StepAddress, queues: Queues, clock: Clock) -> None:
         assert step.output_path is not None
         self._path = step.output_path
         self._step = step
+        self._queues = queues
+        self._clock = clock
         self._lease: LeaseRecord | None = None
         self._lease_seen = 0.0
-        self._slurm_asked = -math.inf
-        self._has_job = False
+        self._asked = -math.inf
+        self._clusters_with_jobs: set[str] = set()
 
     def has_come(self) -> bool:
         status = self._status()
@@ -120,19 +123,20 @@ class _End:
 
     def _is_held(self) -> bool:
         """Whether a worker is at it that shows signs of life."""
-        lease, now = live_lease(self._path), time.monotonic()
+        lease, now = live_lease(self._path), self._clock.monotonic()
         if lease != self._lease:
             self._lease, self._lease_seen = lease, now
         return lease is not None and now - self._lease_seen < lease.lifetime
 
     def _is_queued(self) -> bool:
-        """Whether Slurm has a job for it; as before while Slurm does not answer."""
-        now = time.monotonic()
-        if has_slurm() and now - self._slurm_asked >= _SLURM_SECONDS:
-            self._slurm_asked = now
-            with contextlib.suppress(SlurmError):
-                self._has_job = any(job.is_live and self._step.is_of(job.tag) for job in our_jobs().values())
-        return self._has_job
+        """Whether a cluster has a job for it; one that does not answer has it if it had one before."""
+        now = self._clock.monotonic()
+        if now - self._asked >= _CLUSTER_SECONDS:
+            self._asked = now
+            answer = self._queues.live_jobs()
+            with_jobs = {job.cluster for job in answer.jobs if self._step.is_of(job.tag)}
+            self._clusters_with_jobs = with_jobs | (self._clusters_with_jobs & answer.silent.keys())
+        return bool(self._clusters_with_jobs)
 
     @staticmethod
     def _is_driven(run_id: str) -> bool:

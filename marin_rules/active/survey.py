@@ -1,25 +1,25 @@
-"""What is under way: the steps that run or wait in Slurm's queue, and the runs that they belong to. Only reads.
+"""What is active: the steps that run or wait in a cluster's queue, and the runs that they belong to. Only reads.
 
-A step runs if somebody has its lease, and waits if Slurm has a job for it. Both are looked for among the steps of the
-runs that this user has started; Slurm jobs of runs that are forgotten are found by their tags.
+A step runs if somebody has its lease, and waits if a cluster has a job for it. Both are looked for among the steps of
+the runs that this user has started; jobs of runs that are forgotten are found by their tags.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from marin_rules.active.active_step import Step, UnderWay, name_in
-from marin_rules.active.processes import is_from_before_a_restart
-from marin_rules.clusters.slurm.commands import SlurmError, has_slurm
-from marin_rules.clusters.slurm.queue import SlurmJob, Tag, our_jobs
+from marin_rules.active.active_step import ActiveStep, StepAddress, name_in
+from marin_rules.active.processes import can_be_seen, is_from_before_a_restart
+from marin_rules.active.queues import Queues
+from marin_rules.clusters.protocol import ClusterJob, JobState, JobTag
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, absolute
 from marin_rules.state.info import read_info
+from marin_rules.state.recorded_job import RecordedJob, recorded_job
 from marin_rules.state.run_presence import BEAT_SECONDS
-from marin_rules.state.run_registry import KnownRun, known_runs
+from marin_rules.state.run_registry import RegisteredRun, registered_runs
 from marin_rules.state.status import Status, read_statuses
 from marin_rules.state.step_lease import peek
 from marin_rules.storage.leases.record import UNREADABLE, CorruptLeaseError, LeaseRecord
@@ -31,11 +31,11 @@ that was restarted under the same name, and elsewhere. Two clocks are compared, 
 
 
 @dataclass(frozen=True)
-class RunInView:
+class ActiveRun:
     """A run that has not ended, as far as is known."""
 
-    run: KnownRun
-    steps: list[Step] = field(default_factory=list)
+    run: RegisteredRun
+    steps: Sequence[StepAddress] = ()
     """All of its plan, also those that it does not want itself."""
 
     done: int = 0
@@ -46,72 +46,70 @@ class RunInView:
 
 @dataclass(frozen=True)
 class Survey:
-    """All that is under way at one moment."""
+    """All that is active at one moment."""
 
-    runs: list[RunInView]
-    under_way: list[UnderWay]
-    slurm_trouble: str | None = None
-    """Why nothing was heard of Slurm's jobs."""
+    runs: Sequence[ActiveRun]
+    steps: Sequence[ActiveStep]
+    now: float
+    """The moment, in seconds since 1970."""
+
+    silent_clusters: Mapping[str, str] = field(default_factory=dict)
+    """The clusters whose jobs are not known, and why."""
 
     @property
-    def leftovers(self) -> list[KnownRun]:
+    def leftovers(self) -> list[RegisteredRun]:
         """Runs of which nothing is left but files: the driver is dead, and so is all that it had started."""
-        if self.slurm_trouble is not None:
+        if self.silent_clusters:
             return []
         return [
-            view.run
-            for view in self.runs
-            if is_dead_driver(view.run, time.time()) and all(map(_is_dead, self.of_run(view.run.id)))
+            active.run
+            for active in self.runs
+            if is_dead_driver(active.run, self.now) and all(map(_is_dead, self.of_run(active.run.id)))
         ]
 
-    def without(self, runs: Sequence[KnownRun]) -> Survey:
-        """The rest of what is under way."""
+    def without(self, runs: Iterable[RegisteredRun]) -> Survey:
+        """The rest of what is active."""
         gone = {run.id for run in runs}
-        return Survey(
-            [view for view in self.runs if view.run.id not in gone],
-            [found for found in self.under_way if found.run not in gone],
-            self.slurm_trouble,
+        return replace(
+            self,
+            runs=[active for active in self.runs if active.run.id not in gone],
+            steps=[found for found in self.steps if found.run not in gone],
         )
 
-    def of_run(self, run_id: str) -> list[UnderWay]:
-        return [found for found in self.under_way if found.run == run_id]
+    def of_run(self, run_id: str) -> list[ActiveStep]:
+        return [found for found in self.steps if found.run == run_id]
 
-    def of_step(self, step: Step) -> list[UnderWay]:
-        """Whoever has a step, also one that no known run wants."""
-        found = [one for one in self.under_way if one.step.is_same(step)]
+    def of_step(self, step: StepAddress) -> list[ActiveStep]:
+        """Whoever has a step, also one that no registered run wants."""
+        found = [one for one in self.steps if one.step.is_same(step)]
         if found or step.runs or step.output_path is None:
             return found
-        jobs = [one.job for one in self.under_way if one.job is not None and step.is_of(one.job.tag)]
-        gone = {view.run.id: view.run.driver_is_gone for view in self.runs}
-        return list(_holders(step, live_lease(step.output_path), jobs, "", gone))
+        jobs = [one.job for one in self.steps if one.job is not None and step.is_of(one.job.tag)]
+        gone = {active.run.id: active.run.driver_is_gone for active in self.runs}
+        return list(_holders(step, live_lease(step.output_path), jobs, "", gone, self.now))
 
 
-def is_dead_driver(run: KnownRun, now: float) -> bool:
-    """Whether nobody drives a run any more. One on a machine that we do not see counts as dead after a long silence."""
-    if run.driver_is_gone:
-        return True
+def is_dead_driver(run: RegisteredRun, now: float) -> bool:
+    """Whether nobody drives a run any more. A driver whose process we cannot see is dead after a long silence."""
+    if can_be_seen(run.driver):
+        return run.driver_is_gone  # One that is alive may be silent for long: halted with Ctrl-Z, say.
     return now - run.seen > (_SILENT_HERE_SECONDS if is_from_before_a_restart(run.driver) else _SILENT_SECONDS)
 
 
-def _is_dead(found: UnderWay) -> bool:
+def _is_dead(found: ActiveStep) -> bool:
     """A step without a job, whose worker has been silent for longer than any trouble of a store lasts."""
     silent = found.silent_seconds
     return found.job is None and silent is not None and silent > _SILENT_SECONDS
 
 
-def look() -> Survey:
-    """See what is under way now. A Slurm that does not answer is no error: the rest can still be seen."""
-    trouble = None
-    jobs: list[SlurmJob] = []
-    try:
-        jobs = [job for job in our_jobs().values() if job.is_live] if has_slurm() else []
-    except SlurmError as error:
-        trouble = str(error)
-    runs = known_runs()
-    search = _Search(runs, jobs)
-    views = [search.look_at(run) for run in runs]
+def look(queues: Queues, now: float) -> Survey:
+    """See what is active now; `now` is the wall clock."""
+    answer = queues.live_jobs()
+    runs = registered_runs()
+    search = _Search(runs, answer.jobs, now)
+    active = [search.look_at(run) for run in runs]
     search.take_the_rest()
-    return Survey(views, search.found, trouble)
+    return Survey(active, search.found, now, answer.silent)
 
 
 def live_lease(output_path: str) -> LeaseRecord | None:
@@ -128,36 +126,37 @@ def live_lease(output_path: str) -> LeaseRecord | None:
 def run_block(output_path: str) -> Mapping[str, Any]:
     """What the last worker of a step wrote down about its attempt; nothing if there is none, or no telling."""
     try:
-        block: Mapping[str, Any] = (read_info(output_path) or {}).get("run", {})
+        block = (read_info(output_path) or {}).get("run")
     except (MarinRulesError, OSError):
         return {}
-    return block
+    return block if isinstance(block, dict) else {}
 
 
 class _Search:
-    """Goes through the runs. Each lease and each job is told of once."""
+    """Goes through the runs. Each lease and each job is found once."""
 
-    def __init__(self, runs: Iterable[KnownRun], jobs: Iterable[SlurmJob]) -> None:
-        self.found: list[UnderWay] = []
+    def __init__(self, runs: Iterable[RegisteredRun], jobs: Iterable[ClusterJob], now: float) -> None:
+        self.found: list[ActiveStep] = []
+        self._now = now
         self._gone = {run.id: run.driver_is_gone for run in runs}
         self._seen: set[str] = set()
-        self._jobs: dict[tuple[str, str], list[SlurmJob]] = {}
+        self._jobs: dict[tuple[str, str], list[ClusterJob]] = {}
         for job in jobs:
             if job.tag is not None:
                 self._jobs.setdefault((job.tag.step, job.tag.place), []).append(job)
 
-    def look_at(self, run: KnownRun) -> RunInView:
+    def look_at(self, run: RegisteredRun) -> ActiveRun:
         try:
             plan = FrozenPlan.read(run.plan_path)
             paths = [absolute(step.output_path, run.working_directory) for step in plan.steps]
             statuses = read_statuses(paths)
         except (MarinRulesError, OSError) as error:
-            return RunInView(run, trouble=str(error))
+            return ActiveRun(run, trouble=str(error))
         steps = []
         done = left = 0
         for planned, path in zip(plan.steps, paths, strict=True):
-            tag = Tag.of(run.id, planned.key, path)
-            step = Step(planned.name, planned.key, path, (run.id,) if planned.needed else (), tag.place)
+            tag = JobTag.of(run.id, planned.key, path)
+            step = StepAddress(planned.name, planned.key, path, (run.id,) if planned.needed else (), tag.place)
             steps.append(step)
             if planned.needed:
                 is_done = statuses[path] is Status.SUCCESS
@@ -166,45 +165,56 @@ class _Search:
                 if jobs or (statuses[path] is Status.RUNNING and path not in self._seen):
                     lease = None if path in self._seen else live_lease(path)
                     self._seen.add(path)
-                    self.found += _holders(step, lease, jobs, run.id, self._gone)
-        return RunInView(run, steps, done, left)
+                    self.found += _holders(step, lease, jobs, run.id, self._gone, self._now)
+        return ActiveRun(run, steps, done, left)
 
     def take_the_rest(self) -> None:
-        """Jobs that no known run has planned."""
+        """Jobs that no registered run has planned."""
         for (key, place), jobs in self._jobs.items():
             for job in jobs:
                 assert job.tag is not None
-                step = Step(name_in(key), key, None, place=place)
-                self.found.append(
-                    UnderWay(step, job.tag.run, job=job, driver_is_gone=self._gone.get(job.tag.run, True))
-                )
+                step = StepAddress(name_in(key), key, None, place=place)
+                is_gone = self._gone.get(job.tag.run, True)
+                self.found.append(ActiveStep(step, job.tag.run, self._now, job=job, driver_is_gone=is_gone))
 
 
 def _holders(
-    step: Step, lease: LeaseRecord | None, jobs: Iterable[SlurmJob], run_id: str, gone: Mapping[str, bool]
-) -> Iterator[UnderWay]:
-    """Whoever has a step or is to have it: a worker, and jobs. `gone` tells of the drivers of the known runs."""
+    step: StepAddress,
+    lease: LeaseRecord | None,
+    jobs: Iterable[ClusterJob],
+    run_id: str,
+    gone: Mapping[str, bool],
+    now: float,
+) -> Iterator[ActiveStep]:
+    """Whoever has a step or is to have it: a worker, and jobs. `gone`: which registered runs have lost their driver."""
     assert step.output_path is not None
     block = run_block(step.output_path)
     is_by_holder = lease is not None and block.get("worker_id") == lease.worker_id
     attempt = _whole_number(block.get("attempt")) + (not is_by_holder)
-    recorded = _recorded_job(block) if is_by_holder else None
+    recorded = recorded_job(block) if is_by_holder else None
+    jobs = list(jobs)
+    job_of_holder = _job_of(recorded, jobs) if is_by_holder else _first_with_machines(jobs)
     for job in jobs:
         assert job.tag is not None
-        # A job that has no machine has no worker either, unless it has just lost its machine.
-        has_it = bool(job.nodes) or job.id == recorded
-        holder, lease = (lease, None) if has_it else (None, lease)
-        yield UnderWay(step, job.tag.run, holder, job, recorded, attempt, gone.get(job.tag.run, True))
+        holder, lease = (lease, None) if job is job_of_holder else (None, lease)
+        is_gone = gone.get(job.tag.run, True)
+        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, attempt, is_gone)
     if lease is not None:
         worker_run = str(block["id"]) if is_by_holder and "id" in block else run_id
-        # A run that is not known may well have its driver: that of another user.
-        yield UnderWay(step, worker_run, lease, None, recorded, attempt, gone.get(worker_run, False))
+        # A run that is not registered may well have its driver: that of another user.
+        yield ActiveStep(step, worker_run, now, lease, None, recorded, attempt, gone.get(worker_run, False))
 
 
-def _recorded_job(block: Mapping[str, Any]) -> str | None:
-    slurm = block.get("slurm")
-    number = slurm.get("job_id") if isinstance(slurm, Mapping) else None
-    return None if number is None else str(number)
+def _job_of(recorded: RecordedJob | None, jobs: Iterable[ClusterJob]) -> ClusterJob | None:
+    """The job that a worker says it is in; it may have lost its machine since."""
+    if recorded is None:
+        return None
+    return next((job for job in jobs if (job.cluster, job.id) == (recorded.cluster, recorded.id)), None)
+
+
+def _first_with_machines(jobs: Iterable[ClusterJob]) -> ClusterJob | None:
+    """The job of a worker that has not yet said where it is."""
+    return next((job for job in jobs if job.state is not JobState.WAITING), None)
 
 
 def _whole_number(value: object) -> int:

@@ -250,6 +250,9 @@ class Cluster:
     open_site: Callable[[str | None], Site]
     """By the name of a cluster's file; without a name the cluster is asked what it has. Raises `SettingsError`."""
 
+    first_file: Callable[[], str]
+    """A first version of the cluster's file, with what the cluster itself can tell. Raises `ClusterError`."""
+
     is_here: Callable[[], bool]
     """Whether it can be asked from this machine. Starts no process."""
 

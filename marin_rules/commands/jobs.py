@@ -1,15 +1,19 @@
-"""`marin-rules jobs list | logs STEP | stop STEP|RUN`: the steps that are under way, here and on Slurm."""
+"""`marin-rules jobs list | logs STEP | stop STEP|RUN`: list, follow and stop active steps, here and on clusters."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from contextlib import closing
 
-from marin_rules.active.active_step import Step
+from marin_rules.active.active_step import StepAddress
 from marin_rules.active.lookup import find_run, find_steps, the_only
+from marin_rules.active.queues import Queues
+from marin_rules.active.settling import Stopped
 from marin_rules.active.step_logs import Log, follow, rank_log_path
-from marin_rules.active.stopping import Stopped, stop_run, stop_step
+from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
 from marin_rules.errors import MarinRulesError
 from marin_rules.state.run_registry import forget
@@ -25,20 +29,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     listing = actions.add_parser("list", help="the steps that run or are queued, and the runs they belong to")
     listing.add_argument("--json", action="store_true", help="for programs")
-    listing.set_defaults(run=_list)
+    listing.set_defaults(run=_with_queues(_list))
     logs = actions.add_parser("logs", help="what a step prints")
     logs.add_argument("step", metavar="STEP", help=_STEP)
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the step has ended")
     logs.add_argument("--rank", type=int, metavar="N", help="the log of one machine of a step that has several")
     logs.add_argument("--tail", type=_positive, metavar="N", help="only the last N lines, and with -f what follows")
-    logs.set_defaults(run=_logs)
+    logs.set_defaults(run=_with_queues(_logs))
     stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
     stop.add_argument("target", metavar="STEP|RUN", help=f"{_STEP}, or the id of a run (its beginning is enough)")
-    stop.set_defaults(run=_stop)
+    stop.set_defaults(run=_with_queues(_stop))
 
 
-def _list(options: argparse.Namespace) -> int:
-    survey = _survey()
+def _with_queues(
+    action: Callable[[argparse.Namespace, Queues], int],
+) -> Callable[[argparse.Namespace], int]:
+    """An action that asks the clusters of this machine."""
+
+    def run(options: argparse.Namespace) -> int:
+        with closing(Queues.open()) as queues:
+            return action(options, queues)
+
+    return run
+
+
+def _list(options: argparse.Namespace, queues: Queues) -> int:
+    survey = _survey(queues)
     for run in (leftovers := survey.leftovers):
         forget(run)
     survey = survey.without(leftovers)
@@ -46,8 +62,8 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _logs(options: argparse.Namespace) -> int:
-    survey = _survey()
+def _logs(options: argparse.Namespace, queues: Queues) -> int:
+    survey = _survey(queues)
     step = the_only(find_steps(survey, options.step), options.step)
     if step.output_path is None:
         raise MarinRulesError(f"the output path of step {step.key} is not known: its run is forgotten")
@@ -58,7 +74,7 @@ def _logs(options: argparse.Namespace) -> int:
             raise MarinRulesError(why)
         _say(why)
     if options.follow:
-        follow(step, log, _write)
+        follow(step, log, _write, queues)
         _say(f"step {step.name}: {_state(step)}")
     else:
         for piece in log.news():
@@ -66,32 +82,35 @@ def _logs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stop(options: argparse.Namespace) -> int:
-    survey = _survey()
+def _stop(options: argparse.Namespace, queues: Queues) -> int:
+    survey = _survey(queues)
+    stopper = Stopper(queues, _say)
     steps = find_steps(survey, options.target)
     run = find_run(survey, options.target) if not steps else None
     if run is not None:
-        for stopped in stop_run(survey, run, _say):
+        for stopped in stopper.stop_run(survey, run):
             print(_outcome(stopped))
         print(f"stopped run {run}")
         return 0
     step = the_only([step for step in steps if survey.of_step(step)] or steps, options.target)
     if not survey.of_step(step) and (state := _state(step)) != Status.RUNNING:  # Else a killed worker's.
         raise MarinRulesError(f"step {step.name} does not run: {state}")
-    stopped = stop_step(survey, step, _say)
+    stopped = stopper.stop_step(survey, step)
     print(_outcome(stopped))
     return 0 if stopped.holder is None else 1
 
 
-def _survey() -> Survey:
-    survey = look()
-    if survey.slurm_trouble is not None:
-        _say(f"slurm's jobs are not known: {survey.slurm_trouble}")
+def _survey(queues: Queues) -> Survey:
+    survey = look(queues, time.time())
+    for cluster, why in survey.silent_clusters.items():
+        _say(f"{cluster}'s jobs are not known: {why}")
     return survey
 
 
-def _why_no_log(survey: Survey, step: Step, path: str) -> str:
-    jobs = [f"slurm job {one.job.id} is {state_of(one)}" for one in survey.of_step(step) if one.job is not None]
+def _why_no_log(survey: Survey, step: StepAddress, path: str) -> str:
+    jobs = [
+        f"{one.job.cluster} job {one.job.id} is {state_of(one)}" for one in survey.of_step(step) if one.job is not None
+    ]
     if jobs:
         return f"step {step.name} has written no log yet: {', '.join(jobs)}"
     return f"step {step.name} has no log at {path}: {_state(step)}"
@@ -108,7 +127,7 @@ def _outcome(stopped: Stopped) -> str:
     return f"{name} had ended before it was stopped: {stopped.status}"
 
 
-def _state(step: Step) -> str:
+def _state(step: StepAddress) -> str:
     """What is written down of a step."""
     try:
         status = None if step.output_path is None else read_status(step.output_path)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 
 from marin_rules.state.info import read_info
+from marin_rules.state.recorded_job import recorded_job
 from marin_rules.state.status import Status, read_status
 from marin_rules.storage.files import modified_time
 from marin_rules.units import parse_timestamp
@@ -28,11 +29,11 @@ def made_progress(output_path: str) -> bool:
 
 
 def was_stopped_in(output_path: str, job_id: str) -> bool:
-    """Whether the last attempt was in this Slurm job, and a stop signal ended it."""
+    """Whether the last attempt was in this job of a cluster, and a stop signal ended it."""
     if read_status(output_path) is not Status.CANCELLED:
         return False
-    slurm = (read_info(output_path) or {}).get("run", {}).get("slurm")
-    return isinstance(slurm, dict) and slurm.get("job_id") == job_id
+    job = recorded_job((read_info(output_path) or {}).get("run", {}))
+    return job is not None and job.id == job_id
 
 
 def _changes(output_path: str) -> Iterator[float | None]:

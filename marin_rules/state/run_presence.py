@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from marin_rules.plans.frozen import FrozenPlan
-from marin_rules.state.run_registry import forget, remember, touch
+from marin_rules.state.run_registry import forget, register, touch
 
 BEAT_SECONDS = 60.0
 _END_SECONDS = 10.0
@@ -16,7 +16,7 @@ _END_SECONDS = 10.0
 
 
 class RunPresence:
-    """A run is known from `begin` to `end`."""
+    """A run is registered from `begin` to `end`."""
 
     def __init__(self, plan: FrozenPlan) -> None:
         self._plan = plan
@@ -24,7 +24,7 @@ class RunPresence:
         self._thread = threading.Thread(target=self._beat, name="run presence", daemon=True)
 
     def begin(self) -> None:
-        remember(self._plan)
+        register(self._plan)
         self._thread.start()
 
     def end(self) -> None:
@@ -36,4 +36,4 @@ class RunPresence:
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
             if not touch(self._plan.run) and not self._ended.is_set():
-                remember(self._plan)  # It was taken for dead, perhaps since its machine was suspended.
+                register(self._plan)  # It was taken for dead, perhaps since its machine was suspended.

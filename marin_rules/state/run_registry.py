@@ -1,8 +1,8 @@
 """The runs of this user: a small file for each, from its start to its end, so that others can find and stop it.
 
 The files are in the user's own state folder (on a cluster every node sees it). They only help people to look: what
-decides about a step is its lease. A file that stays behind tells that its driver was killed; see `jobs.survey` for when
-it is removed.
+decides about a step is its lease. A file that stays behind tells that its driver was killed; see `active.survey` for
+when it is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from marin_rules.storage.leases.owner import Owner
 
 
 @dataclass(frozen=True)
-class KnownRun:
+class RegisteredRun:
     """A run that was started and has not ended, as far as its driver had a say in that."""
 
     id: str
@@ -49,10 +49,10 @@ class KnownRun:
         return cls(**{**fields, "driver": Owner.from_fields(fields["driver"]), "seen": seen})
 
 
-def remember(plan: FrozenPlan) -> None:
+def register(plan: FrozenPlan) -> None:
     """Write down that this process drives a run of `plan`. A mere convenience: a home that is full stops nothing."""
     run = plan.run
-    known = KnownRun(
+    registered = RegisteredRun(
         id=run.id,
         experiment=os.path.abspath(run.caller_path),
         prefix=run.prefix,
@@ -62,12 +62,12 @@ def remember(plan: FrozenPlan) -> None:
         driver=Owner.current(),
     )
     try:
-        write_atomic(_path(run.id), known.to_bytes())
+        write_atomic(_path(run.id), registered.to_bytes())
     except OSError:
         return
 
 
-def touch(run: Run | KnownRun) -> bool:
+def touch(run: Run | RegisteredRun) -> bool:
     """Give a sign of life of a run; False if its file is gone."""
     try:
         os.utime(_path(run.id))
@@ -78,23 +78,23 @@ def touch(run: Run | KnownRun) -> bool:
     return True
 
 
-def forget(run: Run | KnownRun) -> None:
+def forget(run: Run | RegisteredRun) -> None:
     try:
         os.unlink(_path(run.id))
     except OSError:
         return
 
 
-def find_run(run_id: str) -> KnownRun | None:
+def find_run(run_id: str) -> RegisteredRun | None:
     return _read(_path(run_id))
 
 
-def known_runs() -> list[KnownRun]:
-    """All runs that are known, oldest first."""
+def registered_runs() -> list[RegisteredRun]:
+    """All runs that are registered, oldest first."""
     return sorted(_all_runs(), key=lambda run: run.started)
 
 
-def _all_runs() -> Iterator[KnownRun]:
+def _all_runs() -> Iterator[RegisteredRun]:
     try:
         names = os.listdir(_folder())
     except OSError:
@@ -105,10 +105,10 @@ def _all_runs() -> Iterator[KnownRun]:
             yield run
 
 
-def _read(path: str) -> KnownRun | None:
+def _read(path: str) -> RegisteredRun | None:
     data, seen = read_bytes(path), modified_time(path)
     try:
-        return None if data is None or seen is None else KnownRun.parse(data, seen)
+        return None if data is None or seen is None else RegisteredRun.parse(data, seen)
     except (ValueError, KeyError, TypeError):
         return None  # Not ours, or of another version.
 

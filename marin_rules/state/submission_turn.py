@@ -26,7 +26,7 @@ def open_turn(output_path: str) -> Lease:
 
 @contextlib.contextmanager
 def kept(turn: Lease) -> Iterator[Callable[[], None]]:
-    """Keep a turn that was taken, however long Slurm takes to answer, and give it back at the end.
+    """Keep a turn that was taken, however long the cluster takes to answer, and give it back at the end.
 
     What it yields raises if the turn may have been lost: to be called right before the job is submitted.
     """

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from marin_rules.state.recorded_job import recorded_job
 from marin_rules.units import duration
 
 _LOG_LINES = 60
@@ -82,18 +83,16 @@ class StepFacts:
 
     @property
     def place(self) -> str:
-        """Where it ran: the machines of its Slurm job, or the host of its worker."""
-        slurm = self.run.get("slurm")
-        if not isinstance(slurm, dict):
-            return str(self.run.get("host") or "")
-        return f"{slurm.get('nodes', '')} (slurm job {slurm.get('job_id', '')}, partition {slurm.get('partition', '')})"
+        """Where it ran: the machines of its job, or the host of its worker."""
+        job = recorded_job(self.run)
+        return str(self.run.get("host") or "") if job is None else job.place
 
     @property
     def gpus(self) -> str:
         """The GPUs that it saw, by their numbers on the first machine."""
-        slurm = self.run.get("slurm")
-        if isinstance(slurm, dict):
-            return str(slurm.get("gpus", ""))
+        job = recorded_job(self.run)
+        if job is not None:
+            return job.gpus
         gpus = self.run.get("gpus")
         return ", ".join(map(str, gpus)) if isinstance(gpus, list) else ""
 

@@ -8,7 +8,7 @@ import pytest
 
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import new_run
-from marin_rules.state.run_registry import KnownRun, find_run, forget, known_runs, remember
+from marin_rules.state.run_registry import RegisteredRun, find_run, forget, register, registered_runs
 from marin_rules.storage.leases.owner import Owner
 
 
@@ -23,10 +23,10 @@ def plan(name: str = "mine") -> FrozenPlan:
 
 
 def test_a_run_is_known_until_it_is_forgotten(state: Path) -> None:
-    assert known_runs() == []
+    assert registered_runs() == []
     mine = plan()
-    remember(mine)
-    (known,) = known_runs()
+    register(mine)
+    (known,) = registered_runs()
     assert known.id == mine.run.id
     assert known.plan_path == os.path.abspath(mine.run.plan_path)
     assert known.driver.pid == os.getpid()
@@ -34,34 +34,34 @@ def test_a_run_is_known_until_it_is_forgotten(state: Path) -> None:
     assert find_run(mine.run.id) == known
     forget(mine.run)
     forget(mine.run)
-    assert known_runs() == []
+    assert registered_runs() == []
     assert find_run(mine.run.id) is None
 
 
 def test_a_driver_that_ended_is_gone(state: Path) -> None:
-    remember(plan())
-    (known,) = known_runs()
+    register(plan())
+    (known,) = registered_runs()
     ticks = known.driver.start_ticks
     assert ticks is not None
     assert replace(known, driver=replace(known.driver, start_ticks=ticks + 1)).driver_is_gone
 
 
 def test_files_that_are_no_runs_are_left_alone(state: Path) -> None:
-    remember(plan())
+    register(plan())
     (state / "other.json").write_text("{}")
     (state / "cut.json").write_text('{"id": ')
     (state / "note.txt").write_text("hello")
-    assert len(known_runs()) == 1
+    assert len(registered_runs()) == 1
     assert find_run("cut") is None
 
 
 def test_a_home_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "below"))
-    remember(plan())
-    assert known_runs() == []
+    register(plan())
+    assert registered_runs() == []
 
 
 def test_a_run_survives_being_written_down() -> None:
-    known = KnownRun("id", "/x.py", "out", "/plan", "/", "2026-11-16T12:00:00+00:00", Owner.current())
-    assert KnownRun.parse(known.to_bytes()) == known
+    known = RegisteredRun("id", "/x.py", "out", "/plan", "/", "2026-11-16T12:00:00+00:00", Owner.current())
+    assert RegisteredRun.parse(known.to_bytes()) == known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marin_rules.clusters.protocol import Cluster, ClusterError
 from marin_rules.clusters.slurm.commands import has_slurm
-from marin_rules.clusters.slurm.discovery import discover_site
+from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
 from marin_rules.clusters.slurm.job_queue import NAME, SlurmQueue
 from marin_rules.clusters.slurm.resources import RESOURCE_NAMES
 from marin_rules.clusters.slurm.site import Site, read_site
@@ -29,4 +29,11 @@ def _open_site(name: str | None) -> Site:
     return site
 
 
-CLUSTER = Cluster(NAME, open_queue=SlurmQueue, open_site=_open_site, is_here=has_slurm, resource_names=RESOURCE_NAMES)
+CLUSTER = Cluster(
+    NAME,
+    open_queue=SlurmQueue,
+    open_site=_open_site,
+    first_file=lambda: cluster_file_text(discover_site()),
+    is_here=has_slurm,
+    resource_names=RESOURCE_NAMES,
+)

@@ -1,0 +1,108 @@
+"""The queues of all clusters that can be asked from this machine, asked as one.
+
+A job is known by its cluster and its id: two clusters may well give the same number to two jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from marin_rules.clusters.open import clusters_here
+from marin_rules.clusters.protocol import BusyError, ClusterError, ClusterJob, JobQueue
+from marin_rules.errors import MarinRulesError
+
+type JobName = tuple[str, str]
+"""The name of a cluster, and the id of a job there."""
+
+
+def name_of(job: ClusterJob) -> JobName:
+    return job.cluster, job.id
+
+
+def job_words(names: Iterable[JobName]) -> str:
+    """Jobs for people: `slurm job 7, 8`."""
+    by_cluster: dict[str, list[str]] = {}
+    for cluster, number in names:
+        by_cluster.setdefault(cluster, []).append(number)
+    return ", ".join(f"{cluster} job {', '.join(numbers)}" for cluster, numbers in by_cluster.items())
+
+
+@dataclass(frozen=True)
+class LiveJobs:
+    """The jobs of ours that run or wait, as far as their clusters answered."""
+
+    jobs: Sequence[ClusterJob] = ()
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """The clusters that did not answer, and why."""
+
+
+class Queues:
+    """What the clusters say of our jobs."""
+
+    def __init__(self, queues: Iterable[JobQueue], closed: Mapping[str, str] | None = None) -> None:
+        """`closed`: clusters that are here and whose queues could not be opened, and why."""
+        self._queues = {queue.cluster: queue for queue in queues}
+        self._closed = dict(closed or {})
+
+    @classmethod
+    def open(cls) -> Self:
+        """The queues of all clusters that can be asked from here. One that cannot be opened stops nothing."""
+        queues, closed = [], {}
+        for cluster in clusters_here():
+            try:
+                queues.append(cluster.open_queue())
+            except MarinRulesError as error:
+                closed[cluster.name] = str(error)
+        return cls(queues, closed)
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()
+
+    def can_ask(self, cluster: str) -> bool:
+        """Whether a cluster is one of ours, though it may be silent now."""
+        return cluster in self._queues or cluster in self._closed
+
+    def live_jobs(self) -> LiveJobs:
+        """All that runs or waits. A cluster that does not answer is no error: the rest can still be seen."""
+        jobs: list[ClusterJob] = []
+        silent = dict(self._closed)
+        for name, queue in self._queues.items():
+            try:
+                jobs += [job for job in queue.jobs().values() if job.is_live]
+            except ClusterError as error:
+                silent[name] = str(error)
+        return LiveJobs(jobs, silent)
+
+    def cancel(self, names: Collection[JobName]) -> None:
+        """Ask for the end of jobs. A cluster that refuses does not keep the others from being asked."""
+        errors = []
+        for cluster, ids in _by_cluster(names).items():
+            try:
+                self._queues[cluster].cancel(ids)
+            except ClusterError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def look(self, names: Collection[JobName]) -> tuple[dict[JobName, ClusterJob], dict[str, str]]:
+        """How these jobs stand, without those that nothing is known of; and which clusters are too busy to tell."""
+        found: dict[JobName, ClusterJob] = {}
+        busy: dict[str, str] = {}
+        for cluster, ids in _by_cluster(names).items():
+            try:
+                answer = self._queues[cluster].look(ids)
+            except BusyError as error:
+                busy[cluster] = str(error)
+            else:
+                found |= {(cluster, number): answer[number] for number in ids if number in answer}
+        return found, busy
+
+
+def _by_cluster(names: Iterable[JobName]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for cluster, number in names:
+        grouped.setdefault(cluster, []).append(number)
+    return grouped
