@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from marin_rules.clusters import local_ranks
 from marin_rules.clusters.local_ranks import LocalRanks
+from support.lab import Lab
 
 LOOK = (
     'echo "$MARIN_PROCESS_RANK of $SAID, here $MARIN_PROCESS_LOCAL_RANK of $MARIN_PROCESS_LOCAL_COUNT";'
@@ -78,9 +77,7 @@ def test_a_program_that_cannot_be_started_is_an_error(heard: Heard) -> None:
         LocalRanks(2).run(["no-such-program"], {}, heard)
 
 
-def test_ranks_do_not_outlive_whoever_started_them(
-    tmp_path: Path, wait_until: Callable[..., Any], is_running: Callable[[int], bool]
-) -> None:
+def test_ranks_do_not_outlive_whoever_started_them(lab: Lab, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     program = f"""
         from marin_rules.clusters.local_ranks import LocalRanks
@@ -89,8 +86,8 @@ def test_ranks_do_not_outlive_whoever_started_them(
         """
     starter = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
     notes = [Path(f"{note}.{rank}") for rank in (0, 1)]
-    wait_until(lambda: all(path.exists() for path in notes), "both ranks to run")
+    lab.wait_until(lambda: all(path.exists() for path in notes), "both ranks to run")
     ranks = [int(path.read_text()) for path in notes]
     starter.kill()
     starter.wait()
-    wait_until(lambda: not any(map(is_running, ranks)), "the end of the ranks")
+    lab.wait_until(lambda: not any(map(lab.is_running, ranks)), "the end of the ranks")

@@ -9,30 +9,29 @@ import pytest
 
 from marin_rules.process import ThisProcess
 from marin_rules.worker.library_variables import library_variables
-from support.lab import Result, Running
+from support.lab import Lab
 from support.meeting import meeting
 
 HERE = {"MARIN_LOCAL_RANKS": "1"}
 
 
 @pytest.fixture
-def seen(folder_of: Callable[[str], Path]) -> Callable[[str], list[dict[str, Any]]]:
+def seen(lab: Lab) -> Callable[[str], list[dict[str, Any]]]:
     """`seen("step")` is what each of its processes saw, in the order of their ranks."""
 
     def read(step: str) -> list[dict[str, Any]]:
-        return [json.loads(path.read_text()) for path in sorted(folder_of(step).glob("seen-*.json"))]
+        return [json.loads(path.read_text()) for path in sorted(lab.folder_of(step).glob("seen-*.json"))]
 
     return read
 
 
 def test_replicas_as_processes_of_one_machine_find_each_other(
-    experiment: Callable[..., Path],
-    snakemake: Callable[..., Result],
-    seen: Callable[[str], list[dict[str, Any]]],
-    folder_of: Callable[[str], Path],
+    lab: Lab, seen: Callable[[str], list[dict[str, Any]]]
 ) -> None:
-    file = experiment(meeting("step('trio', replicas=3, env_vars={'MASTER_PORT': '29500', 'MARIN_PROCESS_RANK': '8'})"))
-    result = snakemake(experiment=file, env={**HERE, "RANK": "7", "MASTER_ADDR": "of the driver"})
+    file = lab.experiment(
+        meeting("step('trio', replicas=3, env_vars={'MASTER_PORT': '29500', 'MARIN_PROCESS_RANK': '8'})")
+    )
+    result = lab.snakemake(experiment=file, env={**HERE, "RANK": "7", "MASTER_ADDR": "of the driver"})
     assert result.code == 0, result.output
     trio = seen("trio")
     address = trio[0]["process"]["coordinator_address"]
@@ -55,16 +54,18 @@ def test_replicas_as_processes_of_one_machine_find_each_other(
             "JAX_PROCESS_ID": str(rank),
         }
         assert {name: process["variables"].get(name) for name in told} == told
-    assert (folder_of("trio") / ".artifact.json").read_text() == "0\n"
+    assert (lab.folder_of("trio") / ".artifact.json").read_text() == "0\n"
 
 
 def test_on_one_machine_a_step_is_one_process_whatever_it_asks_for_and_whatever_it_is_part_of(
-    experiment: Callable[..., Path], snakemake: Callable[..., Result], seen: Callable[[str], list[dict[str, Any]]]
+    lab: Lab, seen: Callable[[str], list[dict[str, Any]]]
 ) -> None:
     """Started from inside a rank of another step: that one's number is not its own."""
     outer = ThisProcess(rank=1, count=2, coordinator_address="gpu1:61234")
     theirs = {**outer.to_variables(), **library_variables(outer, 0)}
-    result = snakemake(experiment=experiment(meeting("step('one', replicas=2)")), env={**theirs, "LOCAL_RANK": "mine"})
+    result = lab.snakemake(
+        experiment=lab.experiment(meeting("step('one', replicas=2)")), env={**theirs, "LOCAL_RANK": "mine"}
+    )
     assert result.code == 0, result.output
     (one,) = seen("one")
     assert one["process"] == one["fork"]
@@ -82,17 +83,9 @@ def test_on_one_machine_a_step_is_one_process_whatever_it_asks_for_and_whatever_
         ("os.kill(os.getpid(), 9)", "rank 0, 1 of 2 ended without a word (rank 1 was ended by SIGKILL)"),
     ],
 )
-def test_a_rank_that_fails_ends_the_others(
-    end: str,
-    wanted: str,
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Running],
-    info_of: Callable[[str], dict[str, Any]],
-    status_of: Callable[[str], str | None],
-    wait_until: Callable[..., Any],
-) -> None:
+def test_a_rank_that_fails_ends_the_others(lab: Lab, end: str, wanted: str) -> None:
     """The other one hangs for ever, unless it is ended."""
-    file = experiment(
+    file = lab.experiment(
         f"""
         import os, signal
         from marin_rules import *
@@ -108,22 +101,15 @@ def test_a_rank_that_fails_ends_the_others(
             executor_main(steps=[step])
         """
     )
-    run = start_snakemake(experiment=file, env=HERE)
+    run = lab.start_snakemake(experiment=file, env=HERE)
     assert run.wait().code != 0
-    assert status_of("pair") == "FAILED"
-    assert info_of("pair")["run"]["error"] == wanted
-    wait_until(lambda: not run.alive(), "the end of all that was started")
+    assert lab.status_of("pair") == "FAILED"
+    assert lab.info_of("pair")["run"]["error"] == wanted
+    lab.wait_until(lambda: not run.alive(), "the end of all that was started")
 
 
-def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(
-    experiment: Callable[..., Path],
-    start_snakemake: Callable[..., Running],
-    folder_of: Callable[[str], Path],
-    status_of: Callable[[str], str | None],
-    tmp_path: Path,
-    wait_until: Callable[..., Any],
-) -> None:
-    file = experiment(
+def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(lab: Lab, tmp_path: Path) -> None:
+    file = lab.experiment(
         """
         import os, signal, sys
         from marin_rules import *
@@ -143,11 +129,11 @@ def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(
             executor_main(steps=[step])
         """
     )
-    run = start_snakemake(experiment=file, env=HERE)
+    run = lab.start_snakemake(experiment=file, env=HERE)
     run.wait_for(lambda: len(list(tmp_path.glob("begun-*"))) == 2, "both ranks to begin")
     run.interrupt()
     assert run.wait().code != 0
-    assert status_of("careful") == "CANCELLED"
+    assert lab.status_of("careful") == "CANCELLED"
     for rank in (0, 1):
-        assert (folder_of("careful") / f".executor_log.rank-{rank}").read_text().startswith("saved\n")
-    wait_until(lambda: not run.alive(), "the end of all that was started")
+        assert (lab.folder_of("careful") / f".executor_log.rank-{rank}").read_text().startswith("saved\n")
+    lab.wait_until(lambda: not run.alive(), "the end of all that was started")

@@ -1,32 +1,28 @@
 """Steps on several nodes of a real Slurm: their processes know who they are, find each other and end together."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.lab import Result
+from support.lab import Lab, Result
 from support.meeting import meeting
-from support.slurm.cluster import SlurmCluster
 
 
-def test_ranks_find_each_other_by_this_process_alone(
-    experiment: Callable[..., Path], run_on_slurm: Callable[..., Result], folder_of: Callable[[str], Path]
-) -> None:
+def test_ranks_find_each_other_by_this_process_alone(lab: Lab, run_on_slurm: Callable[..., Result]) -> None:
     """Two steps at once on the same two nodes: their ranks meet at addresses of their own."""
     steps = (
         "step('one', device=GpuConfig('A100', 1), replicas=2),"
         " step('two', device=GpuConfig('A100', 1), replicas=2, env_vars={'WORLD_SIZE': 'of my own'}),"
         " step('alone', device=GpuConfig('A100', 2))"
     )
-    result = run_on_slurm(experiment=experiment(meeting(steps)), env={"RANK": "7", "WORLD_SIZE": "9"})
+    result = run_on_slurm(experiment=lab.experiment(meeting(steps)), env={"RANK": "7", "WORLD_SIZE": "9"})
     assert result.code == 0, result.output
 
     def seen(step: str, rank: int) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((folder_of(step) / f"seen-{rank}.json").read_text())
+        found: dict[str, Any] = json.loads((lab.folder_of(step) / f"seen-{rank}.json").read_text())
         return found
 
     for step, size in (("one", "2"), ("two", "of my own")):
@@ -71,17 +67,9 @@ def test_ranks_find_each_other_by_this_process_alone(
     ],
 )
 def test_a_rank_that_fails_ends_one_that_hangs(
-    end: str,
-    wanted: str,
-    experiment: Callable[..., Path],
-    run_on_slurm: Callable[..., Result],
-    slurm: SlurmCluster,
-    info_of: Callable[[str], dict[str, Any]],
-    wait_until: Callable[..., Any],
-    is_running: Callable[[int], bool],
-    tmp_path: Path,
+    lab: Lab, end: str, wanted: str, run_on_slurm: Callable[..., Result], tmp_path: Path
 ) -> None:
-    file = experiment(
+    file = lab.experiment(
         f"""
         import os, signal, time
         from marin_rules import *
@@ -104,7 +92,6 @@ def test_a_rank_that_fails_ends_one_that_hangs(
     )
     result = run_on_slurm("--retries", "0", experiment=file)
     assert result.code != 0, result.output
-    assert info_of("pair")["run"]["error"] == wanted
+    assert lab.info_of("pair")["run"]["error"] == wanted
     hanging = int((tmp_path / "pid").read_text())
-    assert hanging != os.getpid()
-    wait_until(lambda: not is_running(hanging), "the end of the rank that hangs")
+    lab.wait_until(lambda: not lab.is_running(hanging), "the end of the rank that hangs")
