@@ -11,7 +11,8 @@ from pathlib import Path
 from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.plans.experiment_file import load_experiment
-from marin_rules.plans.frozen import freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.run import new_run
 from marin_rules.settings.run_settings import Settings
@@ -33,7 +34,7 @@ def plan(folder: Path) -> dict[str, float]:
     planned = time.process_time()
     place(made, region_of)
     placed = time.process_time()
-    freeze(made, run).write(str(folder / "plan"))
+    write_plan(freeze(made, run), str(folder / "plan"))
     return {"plan": planned - began, "place": placed - planned, "freeze": time.process_time() - placed}
 
 

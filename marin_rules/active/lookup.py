@@ -9,7 +9,7 @@ from dataclasses import replace
 from marin_rules.active.active_step import StepAddress, name_in
 from marin_rules.active.survey import Survey
 from marin_rules.errors import MarinRulesError
-from marin_rules.plans.frozen import absolute
+from marin_rules.plans.run import absolute
 from marin_rules.state.info import info_path, read_info
 from marin_rules.state.status import status_path
 from marin_rules.state.step_log import log_path

@@ -15,7 +15,8 @@ from marin_rules.active.processes import can_be_seen, is_from_before_a_restart
 from marin_rules.active.queues import Queues
 from marin_rules.clusters.protocol import ClusterJob, JobState, JobTag
 from marin_rules.errors import MarinRulesError
-from marin_rules.plans.frozen import FrozenPlan, absolute
+from marin_rules.plans.plan_file import read_plan
+from marin_rules.plans.run import absolute
 from marin_rules.state.info import read_info
 from marin_rules.state.recorded_job import RecordedJob, recorded_job
 from marin_rules.state.run_presence import BEAT_SECONDS
@@ -147,7 +148,7 @@ class _Search:
 
     def look_at(self, run: RegisteredRun) -> ActiveRun:
         try:
-            plan = FrozenPlan.read(run.plan_path)
+            plan = read_plan(run.plan_path)
             paths = [absolute(step.output_path, run.working_directory) for step in plan.steps]
             statuses = read_statuses(paths)
         except (MarinRulesError, OSError) as error:

@@ -17,6 +17,7 @@ from typing import Any
 
 from marin_rules.driver.stop_signals import RunStopped, passed_on
 from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.state.failures import Failure, read_failures
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.prefix import claim_prefix
@@ -34,12 +35,12 @@ class EngineError(RuntimeError):
     """The run did not come to its end, and no step has reported why: the engine's own messages tell."""
 
 
-def drive(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None) -> None:
+def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None) -> None:
     """Run a plan (or only show it) through the engine, and raise what failed."""
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="marin-rules-") as folder:
             path = os.path.join(folder, "plan")
-            plan.write(path)
+            write_plan(plan, path)
             code = _engine(plan, path, "--dry-run")
     else:
         claim_prefix(plan.run.prefix)
@@ -63,11 +64,11 @@ def _placed(plan: FrozenPlan) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         path = plan.run.plan_path
         try:
-            plan.write(path)
+            write_plan(plan, path)
         except StorageError:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="marin-rules-"))
             path = os.path.join(folder, "plan")
-            plan.write(path)
+            write_plan(plan, path)
         yield path
 
 
@@ -80,7 +81,7 @@ def _step_error(failure: Failure) -> BaseException:
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
     command = [sys.executable, "-P", "-m", ENGINE_MODULE]
     command += ["--parent", str(os.getpid()), "--digest", plan.digest, "--plan", plan_path, *arguments]
-    environment: dict[str, Any] = {**os.environ, **exported(plan.environments)}
+    environment: dict[str, Any] = {**os.environ, **exported(plan.variables)}
     open_standard_streams()
     with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
         while True:

@@ -40,7 +40,7 @@ class SoftwareFolder:
 
     def position(self, step: FrozenStep) -> int | None:
         """Which of the environments a step runs in; None for one that has its own from conda, or none at all."""
-        has_conda = step.conda is not None and self._deploys_conda
+        has_conda = step.conda_file is not None and self._deploys_conda
         return None if has_conda else step.software
 
     def ensure(self, steps: Iterable[FrozenStep], say: Callable[[str], None]) -> None:

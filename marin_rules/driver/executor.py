@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from marin_rules.configs import instantiate_config, resolve_config, upstream_steps
-from marin_rules.driver.engine_process import drive
+from marin_rules.driver.engine_process import run_in_engine
 from marin_rules.errors import SettingsError
 from marin_rules.functions import function_name
 from marin_rules.identity import Identity, IdentityGraph, Step
@@ -172,7 +172,7 @@ class Executor:
         for step in steps:
             self._mark_pseudo(get_executor_step(step), is_pseudo_dep=False)
         self.executor_info_path = experiment_info_path(plan)
-        drive(plan, dry_run=dry_run, max_concurrent=max_concurrent)
+        run_in_engine(plan, dry_run=dry_run, max_concurrent=max_concurrent)
         return dict(self.output_paths)
 
     @property

@@ -42,6 +42,6 @@ class Launcher:
 
     def for_step(self, step: FrozenStep, *, cores: int, command: str) -> Launch:
         """The launch of a step whose job has `cores`; `command` is what starts the step from the driver's own files."""
-        own = for_job_elsewhere([step.environment])
+        own = for_job_elsewhere([step.variables])
         variables = {**dict.fromkeys(THREADS, str(cores)), **without_sets(os.environ), **own}
         return Launch(command, variables)

@@ -18,7 +18,7 @@ from marin_rules.driver.executor import Executor
 from marin_rules.driver.stop_signals import RunStopped
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.placeholders import InputName
-from marin_rules.plans.experiment_file import current_handover
+from marin_rules.plans.experiment_file import current_experiment_file
 from marin_rules.plans.run import INFO_FOLDER
 from marin_rules.refusals import check_steps
 from marin_rules.steps import ExecutorStep
@@ -60,12 +60,12 @@ def executor_main(
     """Run `steps` as the flags say. `config` in place of flags is for calls from Python, and raises what fails."""
     if _is_being_imported_by_a_spawned_child():
         return
-    handover = current_handover()
-    if handover is not None:
-        handover.steps.extend(check_steps(steps))
-        handover.description = description or handover.description
+    experiment = current_experiment_file()
+    if experiment is not None:
+        experiment.steps.extend(check_steps(steps))
+        experiment.description = description or experiment.description
         if config is not None:
-            handover.defaults |= {key: value for key, value in vars(config).items() if value is not None}
+            experiment.defaults |= {key: value for key, value in vars(config).items() if value is not None}
         return
     if config is not None:
         _run(config, steps, description, max_concurrent)

@@ -18,8 +18,8 @@ from typing import Any
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from marin_rules.engine import plan_in_process as sessions
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine import plan_in_process
+from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.failures import read_failures
 from marin_rules.state.status import Status, read_status
@@ -125,44 +125,44 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def _tell(self, record: LogRecord) -> None:
-        session = sessions.current() if sessions.exists() else None
+        in_process = plan_in_process.current() if plan_in_process.exists() else None
         event = getattr(record, "event", None)
         message = str(record.msg or "")
         if event is None and message.startswith(_UNINTERESTING):
             return
-        if sessions.trouble and sessions.trouble in message:
-            self._write(f"error: {sessions.trouble}")
-        elif session is None or self.common_settings.verbose:
+        if plan_in_process.trouble and plan_in_process.trouble in message:
+            self._write(f"error: {plan_in_process.trouble}")
+        elif in_process is None or self.common_settings.verbose:
             self._write(self.format(record))
-            if session is not None and (event is LogEvent.RUN_INFO or message.startswith(_NOTHING_TO_DO)):
-                self._tell_table(session)
+            if in_process is not None and (event is LogEvent.RUN_INFO or message.startswith(_NOTHING_TO_DO)):
+                self._tell_table(in_process)
         elif event is LogEvent.WORKFLOW_STARTED:
-            self._write(f"experiment {session.plan.run.caller_path}, prefix {session.plan.run.prefix}")
-            for warning in session.plan.warnings:
+            self._write(f"experiment {in_process.plan.run.caller_path}, prefix {in_process.plan.run.prefix}")
+            for warning in in_process.plan.warnings:
                 self._write(f"warning: {warning}")
         elif event is LogEvent.RUN_INFO:
-            self._tell_table(session)
+            self._tell_table(in_process)
         elif message.startswith(_NOTHING_TO_DO):
-            self._tell_table(session)
+            self._tell_table(in_process)
             if not self.common_settings.dryrun:
-                self._tell_results(session)
+                self._tell_results(in_process)
         elif message == ALL_DONE:
             self._stop_ticking()
-            self._tell_results(session)
+            self._tell_results(in_process)
         elif event is LogEvent.JOB_INFO:
-            self._started(session, record)
+            self._started(in_process, record)
         elif event is LogEvent.JOB_FINISHED:
-            self._finished(session, record)
+            self._finished(in_process, record)
         elif event is LogEvent.JOB_ERROR:
-            self._errored(session, record)
+            self._errored(in_process, record)
         elif event is LogEvent.PROGRESS:
             self._progressed(record)
         elif event is LogEvent.SHELLCMD and message.endswith("None"):
             return  # The rule `all` has no command.
         elif message.startswith(_STOPPED_BY_FAILURE):
-            self._tell_end(session)
+            self._tell_end(in_process)
         elif message.startswith(_UNFINISHED) and self._told_table and not self.common_settings.dryrun:
-            self._tell_end(session)  # After an interrupt, too.
+            self._tell_end(in_process)  # After an interrupt, too.
         elif (message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message)) or event in (
             LogEvent.JOB_STARTED,
             LogEvent.RESOURCES_INFO,
@@ -172,26 +172,26 @@ class LogHandler(LogHandlerBase):
         else:
             self._write(self.format(record))
 
-    def _tell_table(self, session: Session) -> None:
-        if self._told_table or session.assessment is None:
+    def _tell_table(self, in_process: PlanInProcess) -> None:
+        if self._told_table or in_process.assessment is None:
             return
         self._told_table = True
         dry_run = self.common_settings.dryrun
         show = table(
-            session.assessment,
+            in_process.assessment,
             dry_run=dry_run,
             colour=self._colour,
             whole=self.common_settings.verbose,
-            destination=session.destination,
+            destination=in_process.destination,
         )
         self._write(f"\n{show}\n")
-        self._total = len(session.assessment.scheduled)
+        self._total = len(in_process.assessment.scheduled)
         if not dry_run and self._terminal and self._total:
             self._ticking = threading.Event()
             threading.Thread(target=self._tick, args=(self._ticking,), daemon=True).start()
 
-    def _started(self, session: Session, record: LogRecord) -> None:
-        step = _step(session, record.__dict__)
+    def _started(self, in_process: PlanInProcess, record: LogRecord) -> None:
+        step = _step(in_process, record.__dict__)
         if step is None:
             if record.__dict__.get("rule_name") != "all":
                 self._write(self.format(record))
@@ -203,10 +203,10 @@ class LogHandler(LogHandlerBase):
         self._running[record.__dict__["jobid"]] = (step, time.monotonic())
         self._failed.pop(step.index, None)  # It may get another chance.
         self._stopped.discard(step.index)
-        if record.__dict__.get("local") or not session.is_remote(step):
+        if record.__dict__.get("local") or not in_process.is_remote(step):
             self._write(f"{clock_now()} start  {step.name}")
 
-    def _finished(self, session: Session, record: LogRecord) -> None:
+    def _finished(self, in_process: PlanInProcess, record: LogRecord) -> None:
         running = self._running.pop(record.__dict__.get("job_id", record.__dict__.get("jobid", -1)), None)
         if running is None:
             return
@@ -216,7 +216,7 @@ class LogHandler(LogHandlerBase):
             f"{clock_now()} done   {step.name} ({duration(time.monotonic() - began)})  {self._done}/{self._total}"
         )
 
-    def _errored(self, session: Session, record: LogRecord) -> None:
+    def _errored(self, in_process: PlanInProcess, record: LogRecord) -> None:
         running = self._running.pop(record.__dict__["jobid"], None)
         if running is None:
             self._write(self.format(record))
@@ -224,7 +224,7 @@ class LogHandler(LogHandlerBase):
         step, began = running
         reason = str(record.__dict__.get("rule_msg") or "").removesuffix(_ADDED_TO_REASONS)
         status = _status(step)
-        if not session.is_remote(step):
+        if not in_process.is_remote(step):
             reason = _WORKER_IS_GONE if status is Status.RUNNING and _is_abandoned(step) else ""
         if status is Status.CANCELLED:
             what = "stopped"
@@ -236,7 +236,7 @@ class LogHandler(LogHandlerBase):
             f"{clock_now()} {what} {step.name} after {duration(time.monotonic() - began)}"
             + (f": {reason}" if reason else "")
         )
-        if session.is_remote(step):
+        if in_process.is_remote(step):
             self._tell_last_lines(step)
         if self.common_settings.printshellcmds:
             self._write(f"         command: {record.__dict__.get('shellcmd')}")
@@ -251,12 +251,12 @@ class LogHandler(LogHandlerBase):
         if record.__dict__.get("done") == record.__dict__.get("total"):
             self._stop_ticking()
 
-    def _tell_results(self, session: Session) -> None:
+    def _tell_results(self, in_process: PlanInProcess) -> None:
         """Where the results are: the paths of what was asked for."""
-        if any(step.root for step in session.plan.steps):
-            self._write(f"\n{session.results()}")
+        if any(step.root for step in in_process.plan.steps):
+            self._write(f"\n{in_process.results()}")
 
-    def _tell_end(self, session: Session) -> None:
+    def _tell_end(self, in_process: PlanInProcess) -> None:
         """What failed and why, what was stopped or never begun, and what to do; once."""
         if self._told_end:
             return
@@ -265,10 +265,10 @@ class LogHandler(LogHandlerBase):
         stopped = len(self._stopped) + len(self._running)
         told = closing(
             done=self._done,
-            failed=failed_steps(session.plan, self._failed),
+            failed=failed_steps(in_process.plan, self._failed),
             stopped=stopped,
             left=max(0, self._total - self._done - len(self._failed) - stopped),
-            retries_failed=session.plan.run.force_run_failed,
+            retries_failed=in_process.plan.run.force_run_failed,
         )
         self._write(f"\n{told}")
 
@@ -334,10 +334,10 @@ def _is_abandoned(step: FrozenStep) -> bool:
     return False
 
 
-def _step(session: Session, message: dict[str, Any]) -> FrozenStep | None:
+def _step(in_process: PlanInProcess, message: dict[str, Any]) -> FrozenStep | None:
     wildcards = message.get("wildcards") or {}
     key = wildcards.get("step") if hasattr(wildcards, "get") else getattr(wildcards, "step", None)
     try:
-        return session.step(str(key))
+        return in_process.step(str(key))
     except KeyError:
         return None

@@ -31,7 +31,7 @@ from marin_rules.clusters.slurm.native_options import native_options
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.clusters.slurm.site import Queue
 from marin_rules.driver.launch import THREADS
-from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine import plan_in_process
 from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_job import job_resources
@@ -138,7 +138,7 @@ class Executor(RemoteExecutor):
 
     def _resources(self, job: Any) -> Mapping[str, Any]:
         step = _step(job)
-        return job_resources(job, Queue() if step is None or step.rule is None else sessions.current().queue)
+        return job_resources(job, Queue() if step is None or step.rule is None else plan_in_process.current().queue)
 
     def _hand_over(self, job: Any, resources: Mapping[str, Any]) -> tuple[str, str]:
         """Submit a job; returns its number, and where its log is, with `%j` for the number."""
@@ -157,7 +157,7 @@ class Executor(RemoteExecutor):
                 resources, threads=job.threads, log=log, extra=workflow.executor_settings.args
             )
             template.jobName = os.path.basename(script)
-            with in_this_environment(sessions.current().environments_of(job)):
+            with in_this_environment(plan_in_process.current().variables_of(job)):
                 return str(self.session.runJob(template)), log
         finally:
             self.session.deleteJobTemplate(template)
@@ -255,7 +255,7 @@ class Executor(RemoteExecutor):
 
 def _step(job: Any) -> FrozenStep | None:
     """The step of a job; None for a group of jobs, and for rules that are no steps."""
-    return None if job.is_group() else sessions.current().plan.by_key.get(getattr(job.wildcards, "step", ""))
+    return None if job.is_group() else plan_in_process.current().plan.by_key.get(getattr(job.wildcards, "step", ""))
 
 
 def _name(job: Any) -> str:

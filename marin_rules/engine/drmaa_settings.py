@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
-from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine import plan_in_process
 
 
 @dataclass
@@ -23,4 +23,4 @@ class ExecutorSettings(ExecutorSettingsBase):
 
     def __post_init__(self) -> None:
         """Made for the chosen executor alone, which a dry run is not told otherwise."""
-        sessions.chose_slurm = True
+        plan_in_process.chose_slurm = True

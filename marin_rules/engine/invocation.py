@@ -12,7 +12,7 @@ from typing import Any
 
 from snakemake_interface_executor_plugins.settings import SharedFSUsage
 
-from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine import plan_in_process
 from marin_rules.engine.rule_files import check_rule_file
 from marin_rules.errors import SettingsError
 from marin_rules.plans.conda import CondaEnvironment
@@ -80,7 +80,7 @@ class Invocation:
     @property
     def is_for_slurm(self) -> bool:
         """Jobs go to Slurm, or would in a dry run of our own executor."""
-        return sessions.chose_slurm or type(self._workflow.executor_settings).__module__ in _SLURM_PLUGINS
+        return plan_in_process.chose_slurm or type(self._workflow.executor_settings).__module__ in _SLURM_PLUGINS
 
     @property
     def runs_here(self) -> bool:

@@ -19,7 +19,7 @@ from marin_rules.clusters.slurm.discovery import discover_site
 from marin_rules.clusters.slurm.site import Queue, Site, read_site
 from marin_rules.clusters.this_machine import gpus, memory_mb
 from marin_rules.engine.invocation import Invocation
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
 from marin_rules.plans.frozen import FrozenStep
@@ -31,10 +31,10 @@ STEP_SLOT = "step_slots"
 
 
 class JobResources:
-    """Answers for the rules of one session."""
+    """Answers for the rules of one plan."""
 
-    def __init__(self, session: Session, invocation: Invocation) -> None:
-        self._session = session
+    def __init__(self, in_process: PlanInProcess, invocation: Invocation) -> None:
+        self._in_process = in_process
         self._invocation = invocation
 
     @cached_property
@@ -86,11 +86,11 @@ class JobResources:
         }
 
     def _is_remote(self, rule: str) -> bool:
-        return rule in self._session.remote_rules
+        return rule in self._in_process.remote_rules
 
     def _of_machines(self, answer: _Answer) -> Callable[..., Any]:
         def evaluate(wildcards: Any, attempt: int) -> Any:
-            step = self._session.step(wildcards.step)
+            step = self._in_process.step(wildcards.step)
             assert step.machines is not None
             queue = None if self.site is None else self.site.queue_for(step.machines, step.name)
             return answer(step.machines, queue, attempt)
@@ -104,14 +104,14 @@ class JobResources:
         where = self._machines_in_words(step)
         if step.software is None:
             return where
-        return f"{where or 'here'}, environment {self._session.plan.software[step.software].name}"
+        return f"{where or 'here'}, environment {self._in_process.plan.software[step.software].name}"
 
     def _machines_in_words(self, step: FrozenStep) -> str | None:
         request = step.machines
         if self.site is None:
             missing = _missing_here(request) if request is not None and self._invocation.runs_here else None
             return f"here: {missing}" if missing else None
-        if self._invocation.stays_here(self._session.rule(step)):
+        if self._invocation.stays_here(self._in_process.rule(step)):
             return "here"
         resources = self._invocation.resources_of(step.key)
         if request is None:  # A hand-written rule, which may leave it to the cluster's file.

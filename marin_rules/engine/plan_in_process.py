@@ -27,7 +27,7 @@ from marin_rules.views.results import Cut, results
 
 
 @dataclass(eq=False)
-class Session:
+class PlanInProcess:
     """A plan, the names Snakemake knows its steps by, and what is known of their states."""
 
     plan: FrozenPlan
@@ -68,11 +68,11 @@ class Session:
     def rule(self, step: FrozenStep) -> str:
         return step.rule or self.rule_of[kind_of(step)]
 
-    def environments_of(self, job: Any) -> list[int | None]:
-        """Which sets of environment variables the steps of one of Snakemake's jobs take, groups included."""
+    def variables_of(self, job: Any) -> list[int | None]:
+        """Which sets of variables the steps of one of Snakemake's jobs take, groups included."""
         jobs = job.jobs if job.is_group() else [job]
         keys = [getattr(single.wildcards, "step", None) for single in jobs]
-        return [self.plan.by_key[key].environment for key in keys if key in self.plan.by_key]
+        return [self.plan.by_key[key].variables for key in keys if key in self.plan.by_key]
 
     @cached_property
     def remote_rules(self) -> frozenset[str]:
@@ -197,7 +197,7 @@ def _last_change(step: FrozenStep) -> str | None:
     return None if changed is None else timestamp(changed)
 
 
-_current: Session | None = None
+_current: PlanInProcess | None = None
 chose_slurm: bool = False
 """The user chose our Slurm executor, for a run or for a dry run."""
 
@@ -205,14 +205,14 @@ trouble: str | None = None
 """What stops this process, for the console to tell without Snakemake's additions."""
 
 
-def start(plan: FrozenPlan) -> Session:
+def start(plan: FrozenPlan) -> PlanInProcess:
     """Make `plan` the one of this process."""
     global _current
-    _current = Session(plan)
+    _current = PlanInProcess(plan)
     return _current
 
 
-def current() -> Session:
+def current() -> PlanInProcess:
     if _current is None:
         raise RuntimeError("no plan in this process: the Snakefile must load the experiment first")
     return _current

@@ -21,7 +21,7 @@ from snakemake_interface_storage_plugins.storage_provider import (
     StorageQueryValidationResult,
 )
 
-from marin_rules.engine import plan_in_process as session
+from marin_rules.engine import plan_in_process
 from marin_rules.engine.names import SEPARATOR
 
 
@@ -92,10 +92,10 @@ class StorageObject(StorageObjectRead, StorageObjectWrite):
             cache.size[key] = 0
 
     def exists(self) -> bool:
-        return session.current().is_done(self._key)
+        return plan_in_process.current().is_done(self._key)
 
     def mtime(self) -> float:
-        return session.current().finished_at(self._key)
+        return plan_in_process.current().finished_at(self._key)
 
     def size(self) -> int:
         return 0

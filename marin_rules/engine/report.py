@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.storage.files import read_bytes, write_atomic
 from marin_rules.units import timestamp
@@ -57,10 +57,10 @@ def _inert(text: str) -> str:
     return _SIGNIFICANT.sub(rf"\g<0>{_WORD_JOINER}", text)
 
 
-def report_items(session: Session) -> list[ReportItem]:
+def report_items(in_process: PlanInProcess) -> list[ReportItem]:
     """Write the pages and name all files that belong into the report."""
-    run = session.plan.run
-    steps = gather(session.plan, session.statuses(), lambda step: _path(_step_page(step)))
+    run = in_process.plan.run
+    steps = gather(in_process.plan, in_process.statuses(), lambda step: _path(_step_page(step)))
     experiment = ExperimentFacts(
         _title(run.caller_path), run.description, run.caller_path, run.prefix, timestamp(time.time())
     )
@@ -68,7 +68,7 @@ def report_items(session: Session) -> list[ReportItem]:
     _write(_FRONT_PAGE, front_page(overview))
     items = [ReportItem(_write(_OVERVIEW, overview), "Experiment", _overview_labels(steps))]
     for facts in steps:
-        step = session.plan.steps[facts.index]
+        step = in_process.plan.steps[facts.index]
         path = _write(_step_page(step), step_page(facts, overview=_path(_OVERVIEW)))
         labels = {"page": step.name, "status": facts.status, "runtime": facts.runtime}
         items.append(ReportItem(path, "Experiment", labels))

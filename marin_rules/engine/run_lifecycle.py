@@ -8,7 +8,8 @@ import sys
 
 from marin_rules.clusters.allocation import DRIVER_JOB_VARIABLE, driver_job
 from marin_rules.driver.environments import SoftwareFolder
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine.plan_in_process import PlanInProcess
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.stores import check_leases
 from marin_rules.state.assessment import IDLE
 from marin_rules.state.info import experiment_info_path, write_experiment_info
@@ -29,32 +30,32 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class RunControl:
-    """Starts and ends the run of one session."""
+class RunLifecycle:
+    """Starts and ends the run of one plan."""
 
-    def __init__(self, session: Session, software: SoftwareFolder) -> None:
-        self._session = session
+    def __init__(self, in_process: PlanInProcess, software: SoftwareFolder) -> None:
+        self._in_process = in_process
         self._software = software
-        self._plan = session.plan
+        self._plan = in_process.plan
         self._warm: WarmServer | None = None
-        self._presence = RunPresence(session.plan)
+        self._presence = RunPresence(in_process.plan)
 
     def start(self, *, warm: bool) -> None:
         run = self._plan.run
-        assessment = self._session.assessment
+        assessment = self._in_process.assessment
         if assessment is not None:
             check_leases(step.output_path for step in assessment.scheduled)
             self._software.ensure(assessment.scheduled, say=_say)
-            done = self._session.statuses()
+            done = self._in_process.statuses()
             again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
             self._plan.forced = tuple(step.index for step in again)
         claim_prefix(run.prefix)
-        self._plan.write(run.plan_path)
+        write_plan(self._plan, run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
-        os.environ.update(exported(self._plan.environments) or passed_on())
+        os.environ.update(exported(self._plan.variables) or passed_on())
         os.environ[DRIVER_JOB_VARIABLE] = driver_job()
         self._presence.begin()
-        self._session.live = True
+        self._in_process.live = True
         if warm:
             try:
                 self._warm = WarmServer(run.plan_path, self._plan.digest)
@@ -80,7 +81,7 @@ class RunControl:
 
     def _mark_dependents(self) -> None:
         """Steps that did not run because something they depend on failed get DEP_FAILED."""
-        assessment = self._session.assessment
+        assessment = self._in_process.assessment
         if assessment is None:
             return
         owner = Owner.current()

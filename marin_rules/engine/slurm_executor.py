@@ -37,7 +37,7 @@ from marin_rules.clusters.slurm.queue import SlurmJob, Tag, cancel, forgotten_jo
 from marin_rules.clusters.slurm.site import Queue
 from marin_rules.clusters.slurm.states import Meaning, meaning_of
 from marin_rules.clusters.slurm.submission import submit
-from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine import plan_in_process
 from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_resources import slurm_words
 from marin_rules.engine.slurm_job import job_resources
@@ -85,7 +85,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
 
     def __post_init__(self, test_mode: bool = False) -> None:
         super().__post_init__(test_mode)
-        self._session = sessions.current()
+        self._in_process = plan_in_process.current()
         self._tracks: dict[str, Track] = {}
         self._missing: dict[str, float] = {}
         """Jobs that Slurm does not know, and since when."""
@@ -102,7 +102,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
     def run_job(self, job: Any) -> None:
         step = self._step(job)
         if step is None:
-            with in_this_environment(self._session.environments_of(job)):
+            with in_this_environment(self._in_process.variables_of(job)):
                 super().run_job(job)
             return
         track = self._tracks.setdefault(step.key, Track(step))
@@ -122,12 +122,12 @@ class Executor(StockExecutor):  # type: ignore[misc]
         """The step of a job; None for jobs that are left to the stock executor."""
         if job.is_group() or job.resources.get("mpi") or not hasattr(job.wildcards, "step"):
             return None
-        return self._session.plan.by_key.get(job.wildcards.step)
+        return self._in_process.plan.by_key.get(job.wildcards.step)
 
     def _take_up(self, job: Any, track: Track) -> SubmittedJobInfo | None:
         """Find a job that does the step already, or wait for whoever does it, or submit one."""
         step = track.step
-        run = self._session.plan.run
+        run = self._in_process.plan.run
         tag = Tag.of(run.id, step.key, run.absolute(step.output_path))
         tries = 0
         while not self._ours.closed.is_set():
@@ -168,7 +168,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
             self._notices.tell(f"wait   {step.name}: held by {describe(holder, time.time())}")
             return SubmittedJobInfo(job, aux={})
         lease.release()
-        if step.index not in self._session.plan.forced and _status(step) is Status.SUCCESS:
+        if step.index not in self._in_process.plan.forced and _status(step) is Status.SUCCESS:
             return SubmittedJobInfo(job, aux={})  # Another driver's job has done it meanwhile, as the next look tells.
         require_turn()
         return self._submit(job, track, tag)
@@ -188,11 +188,11 @@ class Executor(StockExecutor):  # type: ignore[misc]
         settings = self.workflow.executor_settings
         resources = job_resources(
             job,
-            Queue() if step.rule is None else self._session.queue,
+            Queue() if step.rule is None else self._in_process.queue,
             qos=settings.qos,
             reservation=settings.reservation,
         )
-        launch = self._session.launcher.for_step(
+        launch = self._in_process.launcher.for_step(
             step, cores=resources["cpus_per_task"], command=job_command(self, job, step)
         )
         request = JobRequest(
@@ -218,7 +218,7 @@ class Executor(StockExecutor):  # type: ignore[misc]
         assert found.tag is not None
         run = find_run(found.tag.run)
         gone = None if run is None else run.driver_is_gone
-        if is_ours_to_cancel(found.tag.run, self._session.plan.run.id, gone):
+        if is_ours_to_cancel(found.tag.run, self._in_process.plan.run.id, gone):
             self._ours.add(found.id)
         else:
             track.foreign_job = found
@@ -327,14 +327,14 @@ class Executor(StockExecutor):  # type: ignore[misc]
     def _is_done_anyway(self, info: SubmittedJobInfo) -> bool:
         """The step's own status tells of its end, unless it said so before the step was to run once more."""
         step = self._step(info.job)
-        if step is None or step.index in self._session.plan.forced or _status(step) is not Status.SUCCESS:
+        if step is None or step.index in self._in_process.plan.forced or _status(step) is not Status.SUCCESS:
             return False
         self._accept(info, step)
         return True
 
     def _accept(self, info: SubmittedJobInfo, step: FrozenStep) -> None:
         """A step that somebody else has finished; it may have been another version on the same path."""
-        clash = version_clash(self._session.plan, step)
+        clash = version_clash(self._in_process.plan, step)
         if clash is None:
             self._succeed(info)
         else:

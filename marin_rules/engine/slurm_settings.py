@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from snakemake_executor_plugin_slurm import ExecutorSettings as StockSettings
 
-from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine import plan_in_process
 
 
 @dataclass
@@ -34,4 +34,4 @@ class ExecutorSettings(StockSettings):  # type: ignore[misc]
     def __post_init__(self) -> None:
         """Made for the chosen executor alone, which a dry run is not told otherwise."""
         super().__post_init__()
-        sessions.chose_slurm = True
+        plan_in_process.chose_slurm = True

@@ -26,19 +26,20 @@ from snakemake.logging import logger
 from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.driver.environments import SoftwareFolder
-from marin_rules.engine import interrupts
-from marin_rules.engine import plan_in_process as sessions
+from marin_rules.engine import interrupts, plan_in_process
 from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.names import SEPARATOR
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.rule_files import check_rules_of_steps
-from marin_rules.engine.run_lifecycle import RunControl
+from marin_rules.engine.run_lifecycle import RunLifecycle
 from marin_rules.errors import MarinRulesError, SettingsError
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, python_version
+from marin_rules.plans.frozen import FrozenStep
+from marin_rules.plans.plan_file import read_plan
 from marin_rules.plans.prepare import prepare_experiment
+from marin_rules.plans.run import python_version
 from marin_rules.plans.search_path import search
 from marin_rules.project import project_folder
 from marin_rules.settings.cluster_file import CLUSTER_VARIABLE
@@ -78,17 +79,17 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         check_not_planted(config_file(), os.getcwd(), "the configuration")
         if settings.cluster is not None:
             os.environ[CLUSTER_VARIABLE] = settings.cluster  # For all rooms, and for the jobs.
-        plan = FrozenPlan.read(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else prepare_experiment(settings)
+        plan = read_plan(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else prepare_experiment(settings)
     except (MarinRulesError, OSError) as error:
-        sessions.trouble = str(error)
+        plan_in_process.trouble = str(error)
         raise WorkflowError(str(error)) from None
-    session, invocation = sessions.start(plan), Invocation(workflow)
+    in_process, invocation = plan_in_process.start(plan), Invocation(workflow)
     if invocation.is_driver:
         interrupts.install()
         if (remark := foreign_profile(sys.argv[1:])) is not None:
             logger.warning(remark)
-    session.live = not invocation.is_driver  # A process for one job is there because something runs.
-    return MarinWorkflow(session, invocation, storage, settings.max_concurrent)
+    in_process.live = not invocation.is_driver  # A process for one job is there because something runs.
+    return MarinWorkflow(in_process, invocation, storage, settings.max_concurrent)
 
 
 def name_the_user() -> None:
@@ -103,28 +104,28 @@ class MarinWorkflow:
     """What the rules need to know of the plan."""
 
     def __init__(
-        self, session: Session, invocation: Invocation, storage: Any, max_concurrent: int | None = None
+        self, in_process: PlanInProcess, invocation: Invocation, storage: Any, max_concurrent: int | None = None
     ) -> None:
         self._max_concurrent = max_concurrent
-        self.session = session
-        self.plan = session.plan
-        self._asked_again = frozenset(session.plan.forced) if invocation.is_driver else frozenset()
+        self.in_process = in_process
+        self.plan = in_process.plan
+        self._asked_again = frozenset(in_process.plan.forced) if invocation.is_driver else frozenset()
         self.invocation = invocation
-        self._software = SoftwareFolder(session.plan, deploys_conda=invocation.deploys_conda)
-        self._jobs = JobResources(session, invocation)
-        self.control = RunControl(session, self._software)
+        self._software = SoftwareFolder(in_process.plan, deploys_conda=invocation.deploys_conda)
+        self._jobs = JobResources(in_process, invocation)
+        self.lifecycle = RunLifecycle(in_process, self._software)
         self._storage = storage
         self._targets: dict[int, Any] = {}
         # Snakemake inspects an input function at each of its calls, which is quicker for a plain function.
         self.inputs = lambda wildcards: self._inputs(wildcards)
-        session.destination = self._jobs.destination
+        in_process.destination = self._jobs.destination
 
     # -- what is there ---------------------------------------------------------------------------------------
 
     @property
     def functions(self) -> list[str]:
         """A rule name for each step function."""
-        return list(self.session.rule_of.values())
+        return list(self.in_process.rule_of.values())
 
     @property
     def rule_files(self) -> Sequence[str]:
@@ -142,7 +143,7 @@ class MarinWorkflow:
 
     def _inputs(self, wildcards: Any) -> list[Any]:
         """What a step waits for: nothing once it is done, else its unfinished dependencies."""
-        step = self.session.step(wildcards.step)
+        step = self.in_process.step(wildcards.step)
         if not self.invocation.executes:
             return [self._target_of(index) for index in step.dependencies]
         verdicts = self._assessment.verdicts
@@ -155,7 +156,7 @@ class MarinWorkflow:
 
     def is_local(self, rule: str) -> bool:
         """Whether the steps of a rule run beside the driver, wherever the others are sent."""
-        return rule not in self.session.remote_rules
+        return rule not in self.in_process.remote_rules
 
     def threads(self, rule: str) -> Any:
         return self._jobs.threads(rule)
@@ -167,21 +168,21 @@ class MarinWorkflow:
         """The conda environment of a rule's steps, for `--sdm conda`; none for steps that have one made by uv."""
         default = self.environment(f"steps-{python_version()}.yaml")
         steps = self._steps_of(rule)
-        if all(step.conda is None and step.software is None for step in steps):
+        if all(step.conda_file is None and step.software is None for step in steps):
             return default
-        return lambda wildcards: self._conda_of(self.session.step(wildcards.step), default)
+        return lambda wildcards: self._conda_of(self.in_process.step(wildcards.step), default)
 
     @staticmethod
     def _conda_of(step: FrozenStep, default: str) -> str | None:
-        return step.conda or (default if step.software is None else None)
+        return step.conda_file or (default if step.software is None else None)
 
     def command(self, rule: str) -> Any:
         """What the job of a step executes; Snakemake fills the step in."""
-        if all(step.conda is None and step.software is None for step in self._steps_of(rule)):
+        if all(step.conda_file is None and step.software is None for step in self._steps_of(rule)):
             command = self._command_of(None)
             # Text with braces would have wildcards; what a function returns is taken as it is, but takes longer.
             return command if "{" not in command else lambda wildcards: command
-        return lambda wildcards: self._command_of(self.session.step(wildcards.step))
+        return lambda wildcards: self._command_of(self.in_process.step(wildcards.step))
 
     def _command_of(self, step: FrozenStep | None) -> str:
         """With the Python of the step's own environment, or of a conda environment, or with the driver's."""
@@ -199,7 +200,7 @@ class MarinWorkflow:
     def _steps_by_rule(self) -> dict[str, list[FrozenStep]]:
         found: dict[str, list[FrozenStep]] = {}
         for step in self.plan.steps:
-            found.setdefault(self.session.rule(step), []).append(step)
+            found.setdefault(self.in_process.rule(step), []).append(step)
         return found
 
     @property
@@ -239,18 +240,18 @@ class MarinWorkflow:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
         if self.invocation.runs_here:
             self.invocation.lift_default_rate()
-        self.session.cut = self.invocation.cut
-        self.session.sends_away = not self.invocation.runs_here
+        self.in_process.cut = self.invocation.cut
+        self.in_process.sends_away = not self.invocation.runs_here
         hand_written = {step.rule for step in scheduled if step.rule is not None}
-        self.session.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
+        self.in_process.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
             self._software.trust = self._jobs.site.trust
-            self.session.queue = self._jobs.site.cpu
+            self.in_process.queue = self._jobs.site.cpu
 
     def report_items(self, wildcards: Any) -> list[ReportItem]:
         """Pages and pictures for Snakemake's report; none unless a report is made."""
-        return [] if self.invocation.executes else report_items(self.session)
+        return [] if self.invocation.executes else report_items(self.in_process)
 
     # -- hand-written rules ----------------------------------------------------------------------------------
 
@@ -261,11 +262,11 @@ class MarinWorkflow:
 
     def output_path(self, wildcards: Any) -> str:
         """Where a hand-written rule writes."""
-        return self.session.step(wildcards.step).output_path
+        return self.in_process.step(wildcards.step).output_path
 
     def config(self, wildcards: Any) -> Any:
         """The step's config as plain data: `{params.config[field]}` in a command."""
-        return self.plan.record(self.session.step(wildcards.step)).config
+        return self.plan.record(self.in_process.step(wildcards.step)).config
 
     def leased(self, script: str, interpreter: str = "bash -euo pipefail") -> str:
         """A command that runs `script` under the step's lease, in whatever environment the rule has."""
@@ -281,17 +282,17 @@ class MarinWorkflow:
         os.environ.update({PLAN_VARIABLE: self.plan.run.plan_path, DIGEST_VARIABLE: self.plan.digest})
         if self.invocation.deploys_conda:
             made = self.invocation.conda_environments()
-            self.plan.conda = {self.session.step(key).index: environment for key, environment in made.items()}
+            self.plan.conda = {self.in_process.step(key).index: environment for key, environment in made.items()}
         self._hold_folders()
-        self._guarded(lambda: self.control.start(warm=self._starts_jobs_here))
+        self._guarded(lambda: self.lifecycle.start(warm=self._starts_jobs_here))
 
     def finish(self, *, success: bool) -> None:
         """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""
         whole = success or (interrupts.came() and self.invocation.is_over(self._is_done_again))
-        self._guarded(lambda: self.control.finish(success=whole))
+        self._guarded(lambda: self.lifecycle.finish(success=whole))
         if whole:
             interrupts.end()
-            still_there = self.session.look_for_results_again()
+            still_there = self.in_process.look_for_results_again()
             logger.info(ALL_DONE)
             if not still_there:
                 sys.exit(1)
@@ -313,7 +314,7 @@ class MarinWorkflow:
     def _starts_jobs_here(self) -> bool:
         if self.invocation.runs_here:
             return True
-        return any(self.is_local(self.session.rule(step)) for step in self._assessment.scheduled)
+        return any(self.is_local(self.in_process.rule(step)) for step in self._assessment.scheduled)
 
     def _run_step(self, python: str, package: str = "-") -> str:
         command = ["source", str(run_step_command()), python, package]
@@ -322,26 +323,26 @@ class MarinWorkflow:
     @cached_property
     def _assessment(self) -> Assessment:
         """Known once the DAG is built: only then Snakemake knows what is forced."""
-        assessment = self._guarded(lambda: self.session.assess(self._is_forced))
+        assessment = self._guarded(lambda: self.in_process.assess(self._is_forced))
         assert isinstance(assessment, Assessment)
         return assessment
 
     def _is_done_again(self, key: str) -> bool:
         """Whether a step was done in this run: the status of a forced one tells of an earlier run."""
-        return self.session.step(key).index not in self.plan.forced and self.session.is_done(key)
+        return self.in_process.step(key).index not in self.plan.forced and self.in_process.is_done(key)
 
     def _is_forced(self, step: FrozenStep) -> bool:
         rules = self.invocation.forced_rules
-        return self.invocation.forces_all or self.session.rule(step) in rules or step.index in self._asked_again
+        return self.invocation.forces_all or self.in_process.rule(step) in rules or step.index in self._asked_again
 
     def _check_names(self) -> None:
         """A step where a rule is wanted."""
-        rules = {self.session.rule(step) for step in self.plan.steps}
+        rules = {self.in_process.rule(step) for step in self.plan.steps}
         for flag, names in self.invocation.named.items():
             for name in sorted(names - rules):
                 step = next((step for step in self.plan.steps if name in (step.name, step.key, step.output_path)), None)
                 if step is not None:
-                    rule = self.session.rule(step)
+                    rule = self.in_process.rule(step)
                     again = f" To run it again: `--config force='^{re.escape(step.name)}$'`." if flag == "-R" else ""
                     raise SettingsError(
                         f"{flag} takes rules, and {name} is a step.{again} The rule {rule}, which runs it, stands for"
@@ -354,7 +355,7 @@ class MarinWorkflow:
         It is no step's target: that would bring a job into the DAG, for which Snakemake makes a conda environment.
         """
         if not self.invocation.dry_run and self.invocation.is_driver:
-            self._guarded(self.control.nothing_to_run)
+            self._guarded(self.lifecycle.nothing_to_run)
         return [str(project_folder() / "Snakefile")]
 
     def _all_that_can_run(self) -> list[Any]:
@@ -366,7 +367,7 @@ class MarinWorkflow:
     def _target_of(self, index: int) -> Any:
         target = self._targets.get(index)
         if target is None:
-            rule = self.session.rule(self.plan.steps[index])
+            rule = self.in_process.rule(self.plan.steps[index])
             target = self._targets[index] = self._storage(
                 f"{self.plan.steps[index].key}{SEPARATOR}{rule}", retrieve=False
             )
@@ -378,7 +379,7 @@ class MarinWorkflow:
         try:
             return action()
         except (MarinRulesError, OSError) as error:
-            sessions.trouble = str(error)
+            plan_in_process.trouble = str(error)
             raise WorkflowError(str(error)) from None
 
 

@@ -26,7 +26,7 @@ from marin_rules.steps import ExecutorStep
 
 
 @dataclass
-class Handover:
+class ExperimentFile:
     """What an experiment file asked for."""
 
     path: str
@@ -42,49 +42,49 @@ class Handover:
     """Keeps the globals of the file's functions alive."""
 
 
-_current: Handover | None = None
+_current: ExperimentFile | None = None
 
 
-def current_handover() -> Handover | None:
+def current_experiment_file() -> ExperimentFile | None:
     """Where `executor_main` leaves its steps; None when the file was started by itself."""
     return _current
 
 
-def load_experiment(path: str) -> Handover:
+def load_experiment(path: str) -> ExperimentFile:
     """Execute an experiment file and take its steps."""
     if not os.path.isfile(path):
         raise ExperimentError(_not_found(path))
     module = ModuleType("__main__")
     module.__file__ = os.path.abspath(path)
-    handover = Handover(path=path, module=module)
+    experiment = ExperimentFile(path=path, module=module)
     try:
         with open(path, "rb") as file:
             source = file.read()
         code = compile(source, module.__file__, "exec")
-        handover.line_after = line_after_executor_main(source)
-        with _as_main(module, handover):
+        experiment.line_after = line_after_executor_main(source)
+        with _as_main(module, experiment):
             exec(code, module.__dict__)
     except SystemExit as exit:
         if exit.code not in (None, 0):
             raise ExperimentError(f"the experiment {path} ended itself with exit code {exit.code}") from exit
     except Exception as error:
         raise ExperimentError(_failed(path, module.__file__, error)) from error
-    if not handover.steps:
+    if not experiment.steps:
         raise ExperimentError(
             f"the experiment {path} has no steps: it must call executor_main(steps=[...]) when it is run as a script"
             ' (if __name__ == "__main__": executor_main(steps=[...])).'
         )
-    return handover
+    return experiment
 
 
 @contextmanager
-def _as_main(module: ModuleType, handover: Handover) -> Iterator[None]:
+def _as_main(module: ModuleType, experiment: ExperimentFile) -> Iterator[None]:
     """Look to the file as `python file` would: it is `__main__`, without arguments; its own modules are found."""
     global _current
     saved_main, saved_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"], sys.argv = module, [str(module.__file__)]
     search(python_path(str(module.__file__)))
-    _current = handover
+    _current = experiment
     try:
         yield
     finally:

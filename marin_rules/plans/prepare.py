@@ -18,8 +18,9 @@ from marin_rules.placement import place
 from marin_rules.plan import make_plan
 from marin_rules.plans.experiment_file import load_experiment
 from marin_rules.plans.forcing import forced_steps
-from marin_rules.plans.frozen import FrozenPlan, Run, freeze
-from marin_rules.plans.run import new_run
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.run import Run, new_run
 from marin_rules.plans.step_names import check_asked_steps
 from marin_rules.plans.stores import check_stores
 from marin_rules.steps import ExecutorStep

@@ -9,13 +9,74 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from marin_rules.plans.frozen import Run, python_version
+from marin_rules.errors import MarinRulesError
 from marin_rules.settings.ownership import check_not_planted
+from marin_rules.storage.files import local_path
 from marin_rules.units import timestamp
+from marin_rules.urls import is_url
 
 RUNS_FOLDER = ".runs"
 INFO_FOLDER = "experiments"
+
+
+def absolute(path: str, folder: str) -> str:
+    """A path or URL that means the same everywhere; a relative one is below `folder`."""
+    return path.rstrip("/") if is_url(path) else os.path.normpath(os.path.join(folder, local_path(path)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of an experiment: what all its jobs have in common."""
+
+    id: str
+    directory: str
+    """Where this run keeps its plan and the failures of its steps."""
+
+    prefix: str
+    executor_info_base_path: str
+    description: str | None
+    caller_path: str
+    created_date: str
+    user: str | None
+    git_commit: str | None
+    working_directory: str
+    python_path: tuple[str, ...] = ()
+    """Folders that jobs put in front of their module search path."""
+
+    force_run_failed: bool = True
+    rule_files: tuple[str, ...] = ()
+    """Hand-written Snakemake rules to include."""
+
+    python_version: str = ""
+    """The driver's, `3.13`: functions travel as bytecode, which no other minor version understands."""
+
+    def absolute(self, path: str) -> str:
+        """A path of this run as others see it: a relative one is below the run's working directory."""
+        return absolute(path, self.working_directory)
+
+    @property
+    def plan_path(self) -> str:
+        return os.path.join(self.directory, "plan")
+
+    @property
+    def failures_directory(self) -> str:
+        return os.path.join(self.directory, "failures")
+
+
+def python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def check_python(run: Run) -> None:
+    """Refuse to run steps of a run with another Python than its driver's: they would crash in odd ways."""
+    if run.python_version != python_version():
+        raise MarinRulesError(
+            f"the run was planned with Python {run.python_version}, but its step is to run with Python"
+            f" {python_version()} ({sys.executable}): functions do not travel between the two. Give the step's"
+            f" environment Python {run.python_version}, or start the run with Python {python_version()}."
+        )
 
 
 def new_run(

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from marin_rules.errors import SettingsError
-from marin_rules.plans.frozen import FrozenPlan, absolute
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.run import absolute
 
 
 class NamedStep(Protocol):

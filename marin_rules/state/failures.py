@@ -12,7 +12,8 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from marin_rules.plans.frozen import FrozenPlan, Run
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.run import Run
 from marin_rules.storage.files import write_atomic
 from marin_rules.storage.private_files import read_within
 from marin_rules.urls import is_url

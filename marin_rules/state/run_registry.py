@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
 
-from marin_rules.plans.frozen import FrozenPlan, Run
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.run import Run
 from marin_rules.storage.files import modified_time, read_bytes, write_atomic
 from marin_rules.storage.leases.owner import Owner
 

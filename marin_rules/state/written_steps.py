@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from marin_rules.errors import MarinRulesError
-from marin_rules.plans.frozen import absolute
-from marin_rules.plans.run import INFO_FOLDER
+from marin_rules.plans.run import INFO_FOLDER, absolute
 from marin_rules.plans.step_names import matching
 from marin_rules.state.info import info_path, read_info
 from marin_rules.state.status import status_path

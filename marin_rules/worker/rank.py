@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import read_plan
 from marin_rules.process import this_process
 from marin_rules.worker.library_variables import add_library_variables
 from marin_rules.worker.noted_signals import note_stop_signals
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--step", required=True)
     parser.add_argument("--report", required=True, help="the folder for what came of the ranks")
     options = parser.parse_args()
-    plan = FrozenPlan.read(options.plan, options.digest)
+    plan = read_plan(options.plan, options.digest)
     step = plan.by_key[options.step]
     process = this_process()
     add_library_variables(os.environ)

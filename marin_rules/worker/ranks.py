@@ -25,7 +25,8 @@ from typing import IO, Self
 from marin_rules.clusters.allocation import current_allocation
 from marin_rules.clusters.local_ranks import LocalRanks
 from marin_rules.clusters.ranks import Ranks, coordinator_address, is_free, split_address
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, Run
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.plans.run import Run
 from marin_rules.process import ThisProcess
 from marin_rules.state.status import LOG_FILE
 from marin_rules.storage.files import make_directory, write_atomic

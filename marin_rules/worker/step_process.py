@@ -198,7 +198,7 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         ranks = ranks_of(step) if script is None else None
         if ranks is not None:
             forget_library_variables(os.environ)
-        enter_step_environment(step.environment)
+        enter_step_environment(step.variables)
         os.environ.update(ThisProcess().to_variables())
         open_data_access(plan, step)
         prepare_end()

@@ -26,7 +26,9 @@ from typing import Any
 from marin_rules.clusters.allocation import own_allocation
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.conda import active_prefix, describe_environment, search_path
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, check_python
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.plans.plan_file import read_plan
+from marin_rules.plans.run import check_python
 from marin_rules.software.manifest import read_manifest
 from marin_rules.state.failures import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.state.info import info_bytes, info_path, step_info
@@ -464,7 +466,7 @@ def main(
     `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
     """
     try:
-        plan = plan or FrozenPlan.read(options.plan, options.digest)
+        plan = plan or read_plan(options.plan, options.digest)
         check_python(plan.run)
         step = plan.by_key.get(options.step)
         if step is None:

@@ -35,7 +35,7 @@ from marin_rules import (
     this_output_path,
     versioned,
 )
-from marin_rules.plans.experiment_file import current_handover, load_experiment
+from marin_rules.plans.experiment_file import current_experiment_file, load_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -399,25 +399,25 @@ def test_an_experiment_file_hands_over_its_steps(tmp_path: Path) -> None:
         '    executor_main(ExecutorMainConfig(run_only=["x"], prefix="/q"), steps=[a / "x"])\n',
     )
     main, arguments = sys.modules["__main__"], sys.argv
-    handover = load_experiment(path)
-    assert handover.path == path
-    first, second = handover.steps
+    loaded = load_experiment(path)
+    assert loaded.path == path
+    first, second = loaded.steps
     assert isinstance(first, ExecutorStep)
     assert first.name == "a"
     assert second == first / "x"
-    assert handover.description == "First."
-    assert handover.defaults["run_only"] == ["x"]
-    assert handover.defaults["prefix"] == "/q"
+    assert loaded.description == "First."
+    assert loaded.defaults["run_only"] == ["x"]
+    assert loaded.defaults["prefix"] == "/q"
     assert sys.modules["__main__"] is main
     assert sys.argv is arguments
-    assert current_handover() is None
+    assert current_experiment_file() is None
     assert not (tmp_path / "out").exists()
 
 
 def test_the_tutorial_hands_over_the_steps_that_everybody_knows() -> None:
-    handover = load_experiment(str(REPOSITORY / "experiments" / "tutorials" / "hello_world.py"))
+    loaded = load_experiment(str(REPOSITORY / "experiments" / "tutorials" / "hello_world.py"))
     executor = Executor("/p", "/p/experiments")
-    for item in handover.steps:
+    for item in loaded.steps:
         assert isinstance(item, ExecutorStep)
         executor.compute_version(item, is_pseudo_dep=False)
     assert list(executor.output_paths.values()) == [
@@ -474,7 +474,7 @@ def test_a_file_that_fails_is_told_of_with_its_line(tmp_path: Path, text: str, m
     main, arguments = sys.modules["__main__"], sys.argv
     with pytest.raises(ExperimentError, match=f"the experiment {path} .*{message}"):
         load_experiment(path)
-    assert current_handover() is None
+    assert current_experiment_file() is None
     assert sys.modules["__main__"] is main
     assert sys.argv is arguments
 

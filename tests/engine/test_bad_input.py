@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.rule_files import check_rule_file
 from marin_rules.errors import ExperimentError, MarinRulesError
 from marin_rules.plan import make_plan
 from marin_rules.plans.experiment_file import load_experiment
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.run import new_run
 from support.lab import Lab
 
@@ -421,7 +423,7 @@ def plan(lab: Lab, tmp_path: Path) -> FrozenPlan:
     step = ExecutorStep("data", work, {"output_path": str(lab.prefix / "worked")})
     run = new_run(prefix=str(lab.prefix), caller_path="experiment.py")
     frozen = freeze(make_plan([step], prefix=str(lab.prefix)), run)
-    frozen.write(str(tmp_path / "plan"))
+    write_plan(frozen, str(tmp_path / "plan"))
     return frozen
 
 
@@ -450,7 +452,7 @@ def test_no_damaged_file_is_taken_for_an_answer(status: str, file: str, content:
     (step / ".executor_status").write_text(status)
     (step / file).write_text(content)
     with pytest.raises(MarinRulesError) as caught:
-        Session(plan).assess(lambda step: False)
+        PlanInProcess(plan).assess(lambda step: False)
     assert str(step) in str(caught.value)
     assert re.search(r"[Dd]elete|Rename", str(caught.value))
     assert "\n" not in str(caught.value)

@@ -13,7 +13,8 @@ from marin_rules.engine.names import rule_names
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenStep, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenStep
 from marin_rules.plans.run import new_run
 from marin_rules.resources import ResourceConfig
 from marin_rules.settings.profiles import chosen_profile, foreign_profile

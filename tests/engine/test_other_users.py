@@ -11,7 +11,9 @@ import pytest
 
 from marin_rules import compute_output_path
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.steps import ExecutorStep
 from support.lab import Lab
@@ -128,7 +130,7 @@ def _evil(config: Any) -> None:
 def _write(function: Callable[[Any], None], folder: Path, prefix: Path) -> FrozenPlan:
     run = new_run(prefix=str(prefix), caller_path=__file__)
     plan = freeze(make_plan([ExecutorStep("a", function, {})], prefix=str(prefix)), run)
-    plan.write(str(folder / "plan"))
+    write_plan(plan, str(folder / "plan"))
     return plan
 
 

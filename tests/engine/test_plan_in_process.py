@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
-from marin_rules.engine.plan_in_process import Session
+from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import freeze
+from marin_rules.plans.freezing import freeze
 from marin_rules.plans.run import new_run
 from marin_rules.state.info import step_info
 from marin_rules.units import timestamp
@@ -41,14 +41,14 @@ def test_a_step_that_is_run_again_ends_when_it_ends(
     folder = Path(step.output_path)
     folder.mkdir()
     (folder / ".executor_status").write_text("SUCCESS")
-    session = Session(plan)
+    in_process = PlanInProcess(plan)
     began = time.time()
-    session.assess(lambda step: forced)
-    session.live = live
-    assert session.finished_at(step.key) == 0
+    in_process.assess(lambda step: forced)
+    in_process.live = live
+    assert in_process.finished_at(step.key) == 0
     if by is not None:
         notes = {"id": run.id if by == "this run" else "other", "finished": timestamp(time.time() - age)}
         (folder / ".executor_info").write_text(json.dumps(step_info(plan, step) | {"run": notes}))
-    moment = session.finished_at(step.key)
+    moment = in_process.finished_at(step.key)
     assert (moment >= began) if is_now else (moment == 0)
-    assert session.finished_at(step.key) == moment
+    assert in_process.finished_at(step.key) == moment

@@ -11,7 +11,7 @@ import pytest
 from marin_rules import ExecutorStep
 from marin_rules.engine.workflow import milestones
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import freeze
+from marin_rules.plans.freezing import freeze
 from marin_rules.plans.run import new_run
 from support.lab import Lab
 

@@ -115,7 +115,7 @@ WORKER = f"""
     import sys
     from marin_rules import THIS_OUTPUT_PATH, ExecutorStep
     from marin_rules.worker import worker
-    from marin_rules.plans.frozen import freeze
+    from marin_rules.plans.freezing import freeze
     from marin_rules.plans.run import new_run
     from marin_rules.plan import make_plan
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.plans.frozen import FrozenPlan, PlanFileError
+from marin_rules.plans.plan_file import PlanFileError, read_plan
 from marin_rules.worker import worker as workers
 from support.faults.nursery import Nursery
 from support.faults.places import INFO, LEASE, STATUS, Place
@@ -129,9 +129,9 @@ def test_no_wrong_byte_of_a_plan_is_overlooked(
         damaged[position] ^= 0x41
         path.write_bytes(damaged)
         with pytest.raises(PlanFileError, match="is damaged"):
-            FrozenPlan.read(str(path))
+            read_plan(str(path))
         path.write_bytes(whole[:position])
         with pytest.raises(PlanFileError, match="is damaged"):
-            FrozenPlan.read(str(path))
+            read_plan(str(path))
     path.write_bytes(whole)
-    assert json.dumps([step.name for step in FrozenPlan.read(str(path)).steps]) == '["blob/0", "blob/1"]'
+    assert json.dumps([step.name for step in read_plan(str(path)).steps]) == '["blob/0", "blob/1"]'

@@ -10,7 +10,8 @@ from marin_rules import ExecutorStep
 from marin_rules.errors import SettingsError
 from marin_rules.plan import make_plan
 from marin_rules.plans.forcing import forced_steps
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import new_run
 
 

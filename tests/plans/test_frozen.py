@@ -34,7 +34,9 @@ from marin_rules import (
 )
 from marin_rules.plan import make_plan
 from marin_rules.plans.experiment_file import load_experiment
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, PlanFileError, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.plans.plan_file import PlanFileError, read_plan, write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.worker.variables import enter_step_environment, exported
 
@@ -68,7 +70,7 @@ def frozen(*roots: ExecutorStep[Any] | InputName, **details: Any) -> FrozenPlan:
 
 def written(plan: FrozenPlan, folder: Path) -> str:
     path = str(folder / "plan")
-    plan.write(path)
+    write_plan(plan, path)
     return path
 
 
@@ -81,8 +83,8 @@ def call_elsewhere(path: str, *, with_folder: Path | None = None) -> dict[str, A
     """What each step of the plan returns in a process that has seen nothing of this one."""
     code = (
         "import json, sys\n"
-        "from marin_rules.plans.frozen import FrozenPlan\n"
-        "plan = FrozenPlan.read(sys.argv[1])\n"
+        "from marin_rules.plans.plan_file import read_plan\n"
+        "plan = read_plan(sys.argv[1])\n"
         "calls = {step.name: plan.call(step) for step in plan.steps}\n"
         "print(json.dumps({name: call.fn(call.config) for name, call in calls.items()}))\n"
     )
@@ -116,7 +118,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     )
     plan = frozen(top, description="All.", force_run_failed=False, rule_files=["/rules/x.smk"])
     plan.forced = (1,)
-    again = FrozenPlan.read(written(plan, tmp_path))
+    again = read_plan(written(plan, tmp_path))
 
     assert again.run == plan.run
     assert again.run.description == "All."
@@ -150,11 +152,11 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_warnings_travel(tmp_path: Path) -> None:
     run = new_run(prefix="/p", caller_path="experiment.py")
     plan = freeze(make_plan([step("a")], prefix="/p", run_only=["nope"]), run)
-    assert FrozenPlan.read(written(plan, tmp_path)).warnings == ("run_only: 'nope' matches no step",)
+    assert read_plan(written(plan, tmp_path)).warnings == ("run_only: 'nope' matches no step",)
 
 
 def test_steps_are_found_by_their_keys(tmp_path: Path) -> None:
-    plan = FrozenPlan.read(written(frozen(step("b", [step("a")])), tmp_path))
+    plan = read_plan(written(frozen(step("b", [step("a")])), tmp_path))
     assert plan.by_key["a-d85366"] is plan.steps[0]
     assert list(plan.by_key) == [item.key for item in plan.steps]
 
@@ -307,10 +309,10 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_experiment_file_travels(experiment: Path) -> None:
-    handover = load_experiment(str(experiment))
+    loaded = load_experiment(str(experiment))
     folder = experiment.parent / "out"
     folder.mkdir()
-    plan = frozen(*handover.steps)
+    plan = frozen(*loaded.steps)
     path = written(plan, folder)
     expected = {
         "compute": [50, 1001, plan.steps[0].output_path],
@@ -338,12 +340,14 @@ def test_an_experiment_file_travels(experiment: Path) -> None:
 def test_a_script_that_was_started_itself_travels(experiment: Path) -> None:
     script = EXPERIMENT.format(factor=10).partition("if __name__")[0] + (
         "import sys\n"
-        "from marin_rules.plans.frozen import freeze\n"
+        "from marin_rules.plans.freezing import freeze\n"
+        "from marin_rules.plans.plan_file import write_plan\n"
         "from marin_rules.plans.run import new_run\n"
         "from marin_rules.plan import make_plan\n"
         "compute = ExecutorStep('compute', compute, Slotted(Local(5, path='x')))\n"
         "steps = [compute, ExecutorStep('marked', marked, Local(6))]\n"
-        "freeze(make_plan(steps, prefix='/p'), new_run(prefix='/p', caller_path=__file__)).write(sys.argv[1])\n"
+        "plan = freeze(make_plan(steps, prefix='/p'), new_run(prefix='/p', caller_path=__file__))\n"
+        "write_plan(plan, sys.argv[1])\n"
     )
     experiment.write_text(script)
     folder = experiment.parent / "out"
@@ -359,11 +363,11 @@ def test_a_script_that_was_started_itself_travels(experiment: Path) -> None:
 
 
 def test_a_definition_is_stored_once_for_all_steps(experiment: Path) -> None:
-    handover = load_experiment(str(experiment))
-    assert handover.module is not None
+    loaded = load_experiment(str(experiment))
+    assert loaded.module is not None
     padding = "x" * 5_000
     big = types.FunctionType(
-        compile(f"lambda config: len({padding!r})", "experiment.py", "eval").co_consts[0], handover.module.__dict__
+        compile(f"lambda config: len({padding!r})", "experiment.py", "eval").co_consts[0], loaded.module.__dict__
     )
     path = Path(written(frozen(*(step(f"s/{i}", versioned(i), big) for i in range(100))), experiment.parent))
     assert path.read_bytes().count(padding.encode()) == 1
@@ -371,8 +375,8 @@ def test_a_definition_is_stored_once_for_all_steps(experiment: Path) -> None:
 
 
 def test_two_plans_of_one_experiment_differ_only_in_their_run(experiment: Path) -> None:
-    handover = load_experiment(str(experiment))
-    one, two = (frozen(*handover.steps) for _ in range(2))
+    loaded = load_experiment(str(experiment))
+    one, two = (frozen(*loaded.steps) for _ in range(2))
     assert one.steps == two.steps
     assert one.run.id != two.run.id
 
@@ -428,9 +432,9 @@ def test_a_plan_that_is_cut_off_is_refused(whole: bytes, tmp_path: Path) -> None
     for length in [*range(0, len(whole), 37), len(whole) - 1]:
         path.write_bytes(whole[:length])
         with pytest.raises(PlanFileError, match=f"the plan {path} is damaged .*start the experiment again"):
-            FrozenPlan.read(str(path))
+            read_plan(str(path))
     path.write_bytes(whole)
-    assert [item.name for item in FrozenPlan.read(str(path)).steps] == ["a", "b", "top"]
+    assert [item.name for item in read_plan(str(path)).steps] == ["a", "b", "top"]
 
 
 def test_a_plan_with_a_flipped_bit_is_refused(whole: bytes, tmp_path: Path) -> None:
@@ -441,7 +445,7 @@ def test_a_plan_with_a_flipped_bit_is_refused(whole: bytes, tmp_path: Path) -> N
         damaged[place] ^= 1 << chance.randrange(8)
         path.write_bytes(damaged)
         with pytest.raises(PlanFileError, match="is damaged"):
-            FrozenPlan.read(str(path))
+            read_plan(str(path))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"{}", b"marin-rules plan 0\n", b"\x80\x05N.", b"\0" * 1000])
@@ -449,12 +453,12 @@ def test_something_else_is_no_plan(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "plan"
     path.write_bytes(data)
     with pytest.raises(PlanFileError, match="is damaged"):
-        FrozenPlan.read(str(path))
+        read_plan(str(path))
 
 
 def test_a_plan_that_is_gone_is_told_of(tmp_path: Path) -> None:
     with pytest.raises(PlanFileError, match=r"is gone: .*Start the experiment again"):
-        FrozenPlan.read(str(tmp_path / "plan"))
+        read_plan(str(tmp_path / "plan"))
 
 
 # --- environment variables
@@ -471,11 +475,11 @@ def test_values_of_variables_are_in_memory_only(tmp_path: Path) -> None:
     plan = frozen(step("a", None, with_secret), step("b", None, local), step("c", None, same), step("d", None, double))
     assert SECRET.encode() not in Path(written(plan, tmp_path)).read_bytes()
     assert SECRET not in repr(plan.steps)
-    assert [item.environment for item in plan.steps] == [0, 1, 1, None]
-    assert plan.environments == [{"TOKEN": SECRET}, {"TOKEN": SECRET, "A": "1"}]
-    again = FrozenPlan.read(str(tmp_path / "plan"))
-    assert again.environments == []
-    assert [item.environment for item in again.steps] == [0, 1, 1, None]
+    assert [item.variables for item in plan.steps] == [0, 1, 1, None]
+    assert plan.variables == [{"TOKEN": SECRET}, {"TOKEN": SECRET, "A": "1"}]
+    again = read_plan(str(tmp_path / "plan"))
+    assert again.variables == []
+    assert [item.variables for item in again.steps] == [0, 1, 1, None]
 
 
 @pytest.mark.parametrize("mention", ["itself", "another", "config"])
@@ -523,7 +527,7 @@ def test_versions_are_those_of_the_executor(tmp_path: Path) -> None:
     executor = Executor("/p", "/p/experiments")
     for root in roots:
         executor.compute_version(root, is_pseudo_dep=False)
-    plan = FrozenPlan.read(written(frozen(*roots), tmp_path))
+    plan = read_plan(written(frozen(*roots), tmp_path))
     assert len(plan.steps) == len(executor.steps) == 18
     for item, original in zip(plan.steps, executor.steps, strict=True):
         assert item.name == original.name
@@ -548,5 +552,5 @@ def test_the_version_of_a_long_row_of_nonblocking_references(tmp_path: Path) -> 
     last = step("row/0")
     for number in range(1, 800):
         last = step(f"row/{number}", [output_path_of(last).nonblocking()])
-    plan = FrozenPlan.read(written(frozen(last), tmp_path))
+    plan = read_plan(written(frozen(last), tmp_path))
     assert plan.version(plan.steps[-1])["name"] == "row/799"

@@ -9,7 +9,9 @@ import pytest
 from marin_rules import ExecutorStep, PlanError, ResourceConfig, remote
 from marin_rules.machines import MachineRequest
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import read_plan, write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.worker import worker
 
@@ -22,8 +24,8 @@ def frozen(folder: Path, *steps: ExecutorStep[Any]) -> FrozenPlan:
     """The plan of an experiment in `folder`, as a job reads it."""
     run = new_run(prefix=str(folder / "out"), caller_path=str(folder / "experiment.py"))
     path = str(folder / "plan")
-    freeze(make_plan(steps, prefix=run.prefix), replace(run, python_path=())).write(path)
-    return FrozenPlan.read(path)
+    write_plan(freeze(make_plan(steps, prefix=run.prefix), replace(run, python_path=())), path)
+    return read_plan(path)
 
 
 def test_requests_and_names_of_jobs_travel(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_conda_file_is_found_beside_the_experiment_then_in_the_project(tmp_pat
         ExecutorStep("shared", work, {}, conda="text-tools.yaml"),
         ExecutorStep("both", remote(work, conda="missing.yaml"), {}, conda="envs/own.yaml"),
     )
-    own, shared, both = (step.conda for step in plan.steps)
+    own, shared, both = (step.conda_file for step in plan.steps)
     assert own == both == str(tmp_path / "envs" / "own.yaml")
     assert shared is not None
     assert shared.endswith("/envs/text-tools.yaml")
@@ -81,7 +83,7 @@ def test_a_conda_file_is_found_beside_the_experiment_then_in_the_project(tmp_pat
 def test_a_worker_of_another_python_refuses_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = frozen(tmp_path, ExecutorStep("s", work, {}))
     plan.run = replace(plan.run, python_version="3.9")
-    plan.write(str(tmp_path / "old"))
+    write_plan(plan, str(tmp_path / "old"))
     options = worker.parse(["--plan", str(tmp_path / "old"), "--step", plan.steps[0].key])
     assert worker.main(options) == worker.EXIT_FAILED
     said = capsys.readouterr().err

@@ -59,7 +59,7 @@ def settings(tmp_path: Path, **choices: Any) -> PlanSettings:
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[FrozenPlan]:
     """The plans that an `Executor` gives to the engine, which does not start."""
     plans: list[FrozenPlan] = []
-    monkeypatch.setattr(executor_module, "drive", lambda plan, **options: plans.append(plan))
+    monkeypatch.setattr(executor_module, "run_in_engine", lambda plan, **options: plans.append(plan))
     return plans
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from marin_rules import ExecutorStep, output_path_of
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.run import new_run
 from marin_rules.state.assessment import Assessment, State, assess
 from marin_rules.state.status import CorruptStatusError, Status, parse_status

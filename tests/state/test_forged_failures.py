@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.state.failures import Failure, pickled, read_failures, record_failure
 from marin_rules.steps import ExecutorStep
@@ -37,7 +39,7 @@ def plan(tmp_path: Path) -> FrozenPlan:
     plan = freeze(make_plan([ExecutorStep("a", nothing, {})], prefix=str(tmp_path)), run)
     before = os.umask(0)
     try:
-        plan.write(run.plan_path)
+        write_plan(plan, run.plan_path)
         exception = pickled(ValueError("mine"))
         record_failure(run, plan.steps[0].digest, Failure("a", "out", "it failed", exception=exception))
         write_report(os.path.join(run.directory, "ranks", "x"), 0, Outcome(error="it failed", exception=exception))

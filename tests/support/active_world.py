@@ -20,7 +20,9 @@ from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
 from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobRequest, JobState, JobTag
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, FrozenStep, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.state.run_registry import RegisteredRun, find_run, register
 from marin_rules.state.status import Status, status_path
@@ -172,7 +174,7 @@ class ActiveWorld:
         root = str(self.folder / prefix)
         run = replace(new_run(prefix=root, caller_path=str(self.folder / "x.py")), python_path=(), git_commit=None)
         plan = freeze(make_plan([ExecutorStep(name, nothing, {}) for name in names], prefix=root), run)
-        plan.write(run.plan_path)
+        write_plan(plan, run.plan_path)
         register(plan)
         if driver is not None:
             self.edit_registration(run.id, driver=driver.to_fields())

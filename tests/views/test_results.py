@@ -11,7 +11,8 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import new_run
 from marin_rules.views.results import Cut, results
 from support.lab import Lab

@@ -6,7 +6,7 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import freeze
+from marin_rules.plans.freezing import freeze
 from marin_rules.plans.run import new_run
 from marin_rules.state.assessment import Assessment, assess
 from marin_rules.state.status import Status

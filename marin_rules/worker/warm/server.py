@@ -23,6 +23,7 @@ import fsspec.registry  # noqa: F401 - here once, instead of in each step's proc
 from marin_rules.errors import MarinRulesError
 from marin_rules.parentage import adopt_orphans
 from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import read_plan
 from marin_rules.worker import worker
 from marin_rules.worker.step_process import (
     StepProcess,
@@ -221,7 +222,7 @@ def _give_up(folder: str, error: Exception) -> NoReturn:
 
 def main(folder: str, plan_path: str, digest: str) -> NoReturn:
     try:
-        plan = FrozenPlan.read(plan_path, digest)
+        plan = read_plan(plan_path, digest)
     except (MarinRulesError, OSError) as error:
         _give_up(folder, error)
     gc.collect()

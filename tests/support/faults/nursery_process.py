@@ -15,7 +15,8 @@ import time
 from typing import Any, NoReturn
 
 from marin_rules.plan import make_plan
-from marin_rules.plans.frozen import FrozenPlan, freeze
+from marin_rules.plans.freezing import freeze
+from marin_rules.plans.plan_file import read_plan, write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.worker import worker
 from support.faults import blobs
@@ -33,9 +34,9 @@ class Forker:
             make_plan(blobs.blob_steps(count, turns), prefix=prefix),
             new_run(prefix=prefix, caller_path=os.path.abspath(blobs.__file__), executor_info_base_path="infos"),
         )
-        plan.write(plan.run.plan_path)
+        write_plan(plan, plan.run.plan_path)
         self._path = plan.run.plan_path
-        self._plan = FrozenPlan.read(self._path)
+        self._plan = read_plan(self._path)
         self._prefix = prefix
         self._ended: dict[int, int] = {}
         self._stopped: set[int] = set()
