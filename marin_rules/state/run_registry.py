@@ -46,8 +46,26 @@ class RegisteredRun:
 
     @classmethod
     def parse(cls, data: bytes, seen: float = math.inf) -> Self:
-        fields: dict[str, Any] = json.loads(data)
-        return cls(**{**fields, "driver": Owner.from_fields(fields["driver"]), "seen": seen})
+        """The run in the bytes of its file; `ValueError` for anything else. Fields of later versions are ignored."""
+        fields = json.loads(data)
+        driver = fields.get("driver") if isinstance(fields, dict) else None
+        if not isinstance(driver, dict):
+            raise ValueError("not a run with a driver")
+        return cls(
+            **{name: _text(fields, name) for name in _TEXTS},
+            driver=Owner.from_fields(driver),
+            seen=seen,
+        )
+
+
+_TEXTS = ("id", "experiment", "prefix", "plan_path", "working_directory", "started")
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not a text: {value!r}")
+    return value
 
 
 def register(plan: FrozenPlan) -> None:
@@ -107,11 +125,11 @@ def _all_runs() -> Iterator[RegisteredRun]:
 
 
 def _read(path: str) -> RegisteredRun | None:
-    data, seen = read_bytes(path), modified_time(path)
     try:
+        data, seen = read_bytes(path), modified_time(path)
         return None if data is None or seen is None else RegisteredRun.parse(data, seen)
-    except (ValueError, KeyError, TypeError):
-        return None  # Not ours, or of another version.
+    except (OSError, ValueError, RecursionError):
+        return None  # Not ours, cut, or of another version; the other runs are shown all the same.
 
 
 def _folder() -> str:

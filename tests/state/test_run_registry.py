@@ -1,8 +1,10 @@
 """The runs of a user, as long as they are under way."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -46,13 +48,52 @@ def test_a_driver_that_ended_is_gone(state: Path) -> None:
     assert replace(known, driver=replace(known.driver, start_ticks=ticks + 1)).driver_is_gone
 
 
-def test_files_that_are_no_runs_are_left_alone(state: Path) -> None:
+DAMAGED = {
+    "empty": b"",
+    "cut": b'{"id": ',
+    "other": b"{}",
+    "list": b"[1, 2]",
+    "number": b"7",
+    "bytes": b"\xff\xfe\x00",
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_files_that_are_no_runs_are_left_alone(name: str, state: Path) -> None:
     register(plan())
-    (state / "other.json").write_text("{}")
-    (state / "cut.json").write_text('{"id": ')
+    file = state / f"{name}.json"
+    file.write_bytes(DAMAGED[name])
     (state / "note.txt").write_text("hello")
     assert len(registered_runs()) == 1
-    assert find_run("cut") is None
+    assert find_run(name) is None
+    assert file.read_bytes() == DAMAGED[name]
+
+
+@pytest.mark.parametrize("field", ["id", "experiment", "prefix", "plan_path", "working_directory", "started", "driver"])
+@pytest.mark.parametrize("value", [None, 7, [], {}, {"pid": "x"}])
+def test_a_run_with_a_damaged_field_hides_no_other_run(field: str, value: object, state: Path) -> None:
+    register(plan())
+    damaged = plan("damaged")
+    register(damaged)
+    file = state / f"{quote(damaged.run.id)}.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
+    assert len(registered_runs()) == 1
+    assert find_run(damaged.run.id) is None
+
+
+def test_a_folder_or_a_dangling_link_in_the_place_of_a_run(state: Path) -> None:
+    register(plan())
+    (state / "folder.json").mkdir()
+    (state / "link.json").symlink_to("nowhere")
+    assert len(registered_runs()) == 1
+
+
+def test_the_run_of_a_later_version_is_read(state: Path) -> None:
+    register(plan())
+    (file,) = state.iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "colour": "blue"}))
+    assert len(registered_runs()) == 1
 
 
 def test_a_home_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

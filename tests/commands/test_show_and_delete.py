@@ -1,0 +1,79 @@
+"""`marin-rules show | delete STEP` in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from marin_rules.commands.main import main
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prefix with `data`, which is done, and `stats`, which uses it and has not run."""
+    monkeypatch.chdir(tmp_path)
+    prefix = tmp_path / "out"
+    data, stats = f"{prefix}/data-a1b2c3", f"{prefix}/stats-d4e5f6"
+    steps = [
+        {"name": "data", "output_path": data, "dependencies": []},
+        {"name": "stats", "output_path": stats, "dependencies": [data]},
+    ]
+    (prefix / "experiments").mkdir(parents=True)
+    content = {"prefix": str(prefix), "caller_path": "x.py", "steps": steps}
+    (prefix / "experiments" / "x-000000.json").write_text(json.dumps(content))
+    folder = Path(data)
+    folder.mkdir()
+    (folder / ".executor_status").write_text("SUCCESS")
+    (folder / ".executor_log").write_text("one\ntwo\nthree\n")
+    (folder / "file").write_bytes(b"x" * 1_500_000)
+    return prefix
+
+
+class Terminal(io.StringIO):
+    """Standard input with a person at it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_step_is_shown(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "data", "--prefix", "out", "--lines", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert ["status", "SUCCESS"] in [line.split(maxsplit=1) for line in shown.splitlines()]
+    assert f"used by:\n  {prefix}/stats-d4e5f6  not run" in shown
+    assert "three" in shown
+    assert "two" not in shown
+
+
+@pytest.mark.parametrize(("answer", "is_deleted"), [("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False)])
+def test_a_person_is_asked(
+    answer: str,
+    is_deleted: bool,
+    prefix: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["delete", "data", "--prefix", "out"]) == (0 if is_deleted else 1)
+    told = capsys.readouterr().out
+    assert f"data  {prefix}/data-a1b2c3  (SUCCESS, 3 files, 1.5 MB)" in told
+    assert f"which stay as they are and are not run again for it:\n  {prefix}/stats-d4e5f6  not run" in told
+    assert ("nothing was deleted" in told) != is_deleted
+    assert (prefix / "data-a1b2c3").exists() != is_deleted
+
+
+def test_nobody_can_be_asked(prefix: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(["delete", "data", "--prefix", "out"]) == 1
+    assert capsys.readouterr().err == "marin-rules: nobody can be asked here: add --yes to delete it\n"
+    assert (prefix / "data-a1b2c3" / "file").exists()
+
+
+def test_a_step_without_data(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete", "stats", "--prefix", "out", "--yes"]) == 1
+    said = f"marin-rules: step stats has no data: {prefix}/stats-d4e5f6 does not exist\n"
+    assert capsys.readouterr().err == said
