@@ -1,6 +1,7 @@
 """Which job of a cluster this process is part of, and whether that job is the step's own.
 
-Each cluster has a module `allocation` in its folder, which reads what the cluster tells a job of itself. A caller asks
+Each cluster has a module `allocation` in its folder, which reads what the cluster tells a job of itself: a function
+`allocation_from(variables)`, and the `JOB_VARIABLE` that names the job to its processes. A caller asks
 `current_allocation()` and need not know which clusters there are.
 """
 
@@ -11,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
+from marin_rules.clusters.open import CLUSTER_NAMES
 from marin_rules.clusters.ranks import Ranks
 
 DRIVER_JOB_VARIABLE = "MARIN_RULES_DRIVER_JOB"
 """The job that the driver itself is part of, as `VARIABLE=ID` for each kind of cluster, with no id for those it is not
 a job of: a step that sees the same runs beside the driver, and has no job of its own."""
-
-_MODULES = ("marin_rules.clusters.slurm.allocation",)
 
 
 class Allocation(Protocol):
@@ -77,4 +77,4 @@ def driver_job(variables: Mapping[str, str] | None = None) -> str:
 
 
 def _modules() -> Iterator[Any]:
-    return map(import_module, _MODULES)
+    return (import_module(f"marin_rules.clusters.{name}.allocation") for name in CLUSTER_NAMES)

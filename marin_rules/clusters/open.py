@@ -1,7 +1,7 @@
 """Finds a cluster by its name. Only the one that is asked for is imported.
 
 To add a cluster, fulfil the protocols of `clusters.protocol` in a folder of its own, with a module `cluster.py` that
-holds its `CLUSTER`, and name it here.
+holds its `CLUSTER` and a module `allocation.py` (see `clusters.allocation`), and name it here.
 """
 
 from __future__ import annotations

@@ -69,3 +69,37 @@ def test_a_job_does_not_talk_to_the_server_of_another_user(tmp_path: Path) -> No
     assert run_step(link) == DIRECTLY
     os.chown(warm, 12345, 12345)
     assert run_step(warm) == DIRECTLY
+
+
+@pytest.mark.parametrize(
+    ("of_driver", "of_job", "is_beside_driver"),
+    [
+        ("", {}, True),
+        ("A_JOB=", {}, True),
+        ("A_JOB=", {"A_JOB": "5"}, False),
+        ("A_JOB=5", {"A_JOB": "5"}, True),
+        ("A_JOB=4", {"A_JOB": "5"}, False),
+        ("A_JOB=4", {}, False),
+        ("A_JOB=4 B_JOB=", {"A_JOB": "4"}, True),
+        ("A_JOB=4 B_JOB=", {"A_JOB": "4", "B_JOB": "x y"}, False),
+    ],
+)
+def test_only_a_job_beside_the_driver_talks_to_its_server(
+    of_driver: str, of_job: dict[str, str], is_beside_driver: bool, tmp_path: Path
+) -> None:
+    """A job of a cluster may be on the driver's machine by chance: it stays in what the cluster has given to it."""
+    for name in ("requests", "reply.0"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "pid").write_text(f"{os.getpid()}\n")
+    requests, reply = (os.open(tmp_path / name, os.O_RDWR | os.O_NONBLOCK) for name in ("requests", "reply.0"))
+    os.write(reply, b"exit 7\n")
+    command = ["bash", "-euo", "pipefail", str(run_step_command()), "echo", "-", *DIRECTLY[3:]]
+    own = {"MARIN_RULES_WARM": str(tmp_path), "MARIN_RULES_DRIVER_JOB": of_driver}
+    environment = {"PATH": os.environ["PATH"], **own, **of_job}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    if is_beside_driver:
+        assert (done.returncode, os.read(requests, 1000)) == (7, b"0\t--plan\tp\t--step\ts\n")
+    else:
+        assert (done.returncode, done.stdout.split()) == (0, DIRECTLY)
+    os.close(requests)
+    os.close(reply)
