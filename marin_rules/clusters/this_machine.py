@@ -6,6 +6,9 @@ import os
 import re
 from functools import cache
 
+from marin_rules.machines import MachineRequest
+from marin_rules.units import memory_text
+
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 """Names the GPUs that a process may use; what it says here is what there is to share out."""
 
@@ -42,3 +45,19 @@ def named_gpus(value: str) -> tuple[str, ...]:
     """The GPUs that a value of `CUDA_VISIBLE_DEVICES` names."""
     names = (name.strip() for name in value.split(","))
     return tuple(name for name in names if name and name not in ("-1", "NoDevFiles"))
+
+
+def lacking(request: MachineRequest) -> str | None:
+    """What is asked for and this machine lacks, in words; a step runs here all the same."""
+    lacks = []
+    if request.gpus > len(gpus()):
+        lacks.append(f"{request.gpus} GPUs" if request.gpus > 1 else "GPU")
+    if request.tpu:
+        lacks.append(f"TPU {request.tpu}")
+    if request.cpu > (os.cpu_count() or 1):
+        lacks.append(f"{request.cpu} cores")
+    if request.memory_mb > memory_mb():
+        lacks.append(f"{memory_text(request.memory_mb)} of memory")
+    if request.replicas > 1:
+        lacks.append(f"{request.replicas} machines")
+    return f"without the {' and '.join(lacks)} it asks for" if lacks else None

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from marin_rules.driver.dry_run import needs_engine, show
 from marin_rules.driver.stop_signals import RunStopped, passed_on
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import write_plan
@@ -36,7 +37,10 @@ class EngineError(RuntimeError):
 
 
 def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None) -> None:
-    """Run a plan (or only show it) through the engine, and raise what failed."""
+    """Run a plan (or only show what a run would do), and raise what failed."""
+    if dry_run and not needs_engine(plan):
+        show(plan)
+        return
     if dry_run:
         with tempfile.TemporaryDirectory(prefix="marin-rules-") as folder:
             path = os.path.join(folder, "plan")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from logging import LogRecord
 from typing import Any
 
+from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -25,9 +26,9 @@ from marin_rules.state.failures import read_failures
 from marin_rules.state.status import Status, read_status
 from marin_rules.state.step_lease import peek
 from marin_rules.state.step_log import CLEAR_LINE, last_lines, log_path
+from marin_rules.state.table import table
 from marin_rules.units import clock_now, duration
 from marin_rules.views.closing import FailedStep, closing
-from marin_rules.views.table import table
 
 _TICK_SECONDS = 0.5
 _NOTHING_TO_DO = "Nothing to be done"
@@ -143,7 +144,8 @@ class LogHandler(LogHandlerBase):
         elif event is LogEvent.RUN_INFO:
             self._tell_table(in_process)
         elif message.startswith(_NOTHING_TO_DO):
-            self._tell_table(in_process)
+            if not self._keeps_quiet(in_process):
+                self._tell_table(in_process)
             if not self.common_settings.dryrun:
                 self._tell_results(in_process)
         elif message == ALL_DONE:
@@ -171,6 +173,12 @@ class LogHandler(LogHandlerBase):
             return
         else:
             self._write(self.format(record))
+
+    def _keeps_quiet(self, in_process: PlanInProcess) -> bool:
+        """Whether `--quiet` hides the table of a dry run that made no jobs: Snakemake hides the count of its jobs then,
+        but not that there is nothing to be done."""
+        is_hidden = Quietness.PROGRESS in (self.common_settings.quiet or ())
+        return is_hidden and in_process.assessment is not None and bool(in_process.assessment.scheduled)
 
     def _tell_table(self, in_process: PlanInProcess) -> None:
         if self._told_table or in_process.assessment is None:

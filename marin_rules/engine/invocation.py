@@ -27,6 +27,9 @@ _STATES = "speaks of files and their dates, which say nothing about steps: `snak
 _DEFAULT_RATE = (100, 1)
 """How many jobs Snakemake starts, and in how many seconds, unless it is told otherwise."""
 
+_OUR_CONSOLE = {"marin"}
+"""The logger plug-in that tells a run in steps. Any other tells it in jobs."""
+
 QUESTIONS = {
     "summary": _STATES,
     "detailed_summary": _STATES,
@@ -123,6 +126,28 @@ class Invocation:
     @property
     def dry_run(self) -> bool:
         return bool(self._workflow.dryrun)
+
+    @property
+    def asks_for_jobs(self) -> bool:
+        """Whether a dry run shows or checks Snakemake's jobs, and not only the table of steps.
+
+        The table needs no job, and Snakemake takes several times as long to make them as we take to plan the steps.
+        """
+        workflow = self._workflow
+        output, dag, resources = workflow.output_settings, workflow.dag_settings, workflow.resource_settings
+        return bool(
+            output.printshellcmds
+            or output.verbose
+            or output.debug_dag
+            or set(output.log_handler_settings) != _OUR_CONSOLE
+            or dag.allowed_rules
+            or dag.batch
+            or workflow.scheduling_settings.prioritytargets
+            or workflow.deployment_settings.deployment_method
+            or resources.overwrite_threads
+            or resources.overwrite_resources
+            or not self.runs_here
+        )
 
     @property
     def cut(self) -> Cut:

@@ -9,7 +9,6 @@ Resources have the names that Snakemake's Slurm plug-in gives them. Plain steps 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from marin_rules.clusters.slurm.commands import SlurmError
 from marin_rules.clusters.slurm.discovery import discover_site
 from marin_rules.clusters.slurm.site import Queue, Site, read_site
 from marin_rules.clusters.this_machine import gpus, memory_mb
+from marin_rules.driver.destination import destination_here, with_environment
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.errors import SettingsError
@@ -101,38 +101,20 @@ class JobResources:
 
     def destination(self, step: FrozenStep) -> str | None:
         """Where a step will run, in a few words; None where there is nothing to say."""
-        where = self._machines_in_words(step)
-        if step.software is None:
-            return where
-        return f"{where or 'here'}, environment {self._in_process.plan.software[step.software].name}"
+        if self.site is None and self._invocation.runs_here:
+            return destination_here(self._in_process.plan, step)
+        return with_environment(self._machines_in_words(step), self._in_process.plan, step)
 
     def _machines_in_words(self, step: FrozenStep) -> str | None:
         request = step.machines
         if self.site is None:
-            missing = _missing_here(request) if request is not None and self._invocation.runs_here else None
-            return f"here: {missing}" if missing else None
+            return None
         if self._invocation.stays_here(self._in_process.rule(step)):
             return "here"
         resources = self._invocation.resources_of(step.key)
         if request is None:  # A hand-written rule, which may leave it to the cluster's file.
             resources = {"slurm_partition": self.site.cpu.partition, "runtime": self.site.cpu.runtime, **resources}
         return f"slurm: {slurm_words(resources)}"
-
-
-def _missing_here(request: MachineRequest) -> str | None:
-    """What a step asks for and this machine lacks: it runs all the same."""
-    lacks = []
-    if request.gpus > len(gpus()):
-        lacks.append(f"{request.gpus} GPUs" if request.gpus > 1 else "GPU")
-    if request.tpu:
-        lacks.append(f"TPU {request.tpu}")
-    if request.cpu > (os.cpu_count() or 1):
-        lacks.append(f"{request.cpu} cores")
-    if request.memory_mb > memory_mb():
-        lacks.append(f"{memory_text(request.memory_mb)} of memory")
-    if request.replicas > 1:
-        lacks.append(f"{request.replicas} machines")
-    return f"without the {' and '.join(lacks)} it asks for" if lacks else None
 
 
 def slurm_words(resources: Mapping[str, Any]) -> str:

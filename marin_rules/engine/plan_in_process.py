@@ -15,13 +15,11 @@ from marin_rules.clusters.slurm.site import Queue
 from marin_rules.driver.launch import Launcher
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.state.assessment import IDLE, Assessment, StatusOrError, assess
-from marin_rules.state.info import check_version, info_path, read_info
-from marin_rules.state.status import Status, read_status, read_statuses, status_path
-from marin_rules.state.step_lease import peek
-from marin_rules.storage.files import modified_time, read_bytes
-from marin_rules.storage.leases.record import LeaseRecord
-from marin_rules.units import parse_timestamp, timestamp
+from marin_rules.state.assessment import IDLE, Assessment, StatusOrError
+from marin_rules.state.info import read_info
+from marin_rules.state.status import Status, read_status, read_statuses
+from marin_rules.state.stored_states import assess_stored
+from marin_rules.units import parse_timestamp
 from marin_rules.urls import is_url
 from marin_rules.views.results import Cut, results
 
@@ -149,52 +147,8 @@ class PlanInProcess:
             steps = self.plan.steps
             statuses = self.statuses()
             self._assessed_at = time.time()
-            self._check_versions()
-            self.assessment = assess(
-                self.plan,
-                statuses,
-                forced=[step.index for step in steps if forced(step)],
-                lease_of=_live_lease,
-                failed_at=_last_change,
-            )
+            self.assessment = assess_stored(self.plan, statuses, [step.index for step in steps if forced(step)])
         return self.assessment
-
-    def _check_versions(self) -> None:
-        """Refuse a path that holds another version.
-
-        On an object store, where each look is a request, only overrides are looked at here: without one, two versions
-        share a path once in 16.8 million times. The worker looks at whatever it runs.
-        """
-        used = [step for step in self.plan.steps if self._statuses.get(step.output_path) is not None]
-        overrides = [step for step in used if step.is_overridden and is_url(step.output_path)]
-        objects: dict[str, bytes | None] = {}
-        if overrides:
-            from marin_rules.storage.bulk import read_many
-
-            objects = read_many(info_path(step.output_path) for step in overrides)
-        for step in used:
-            path = info_path(step.output_path)
-            if path in objects:
-                check_version(self.plan, step, objects[path])
-            elif not is_url(path):
-                check_version(self.plan, step, read_bytes(path))
-
-
-def _live_lease(step: FrozenStep) -> LeaseRecord | None:
-    record = peek(step.output_path)
-    if record is None or (record.owner is not None and record.owner.is_dead_here()):
-        return None
-    return record
-
-
-def _last_change(step: FrozenStep) -> str | None:
-    """When the step last ended, from its info, or else from the age of its status."""
-    info = read_info(step.output_path) or {}
-    finished = info.get("run", {}).get("finished")
-    if finished is not None:
-        return str(finished)
-    changed = modified_time(status_path(step.output_path))
-    return None if changed is None else timestamp(changed)
 
 
 _current: PlanInProcess | None = None

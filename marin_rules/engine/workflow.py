@@ -223,9 +223,16 @@ class MarinWorkflow:
         self.invocation.force(self._target_of(index) for index in self._asked_again)
         scheduled = self._assessment.scheduled
         self._guarded(lambda: self._prepare(scheduled))
-        if not scheduled:
+        if not scheduled or self._is_told_without_jobs:
             return self._nothing_to_run()
         return [self._target_of(step.index) for step in (*milestones(scheduled), *_ends(scheduled))]
+
+    @property
+    def _is_told_without_jobs(self) -> bool:
+        """Whether the answer is the table of steps alone: the one of a dry run in which nothing asks for jobs."""
+        if not (self.invocation.dry_run and self.invocation.is_driver):
+            return False
+        return not (self.plan.run.rule_files or self.invocation.asks_for_jobs)
 
     def _check_hand_written(self) -> None:
         """Whether each step that a hand-written rule runs has that rule; known once all files are included."""

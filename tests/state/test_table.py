@@ -10,7 +10,7 @@ from marin_rules.plans.freezing import freeze
 from marin_rules.plans.run import new_run
 from marin_rules.state.assessment import Assessment, assess
 from marin_rules.state.status import Status
-from marin_rules.views.table import table
+from marin_rules.state.table import table
 
 
 def tokenize(config: Any) -> None:

@@ -1,0 +1,19 @@
+"""Where a step runs that is not sent away, in a few words for the table of steps."""
+
+from __future__ import annotations
+
+from marin_rules.clusters.this_machine import lacking
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+
+
+def destination_here(plan: FrozenPlan, step: FrozenStep) -> str | None:
+    """What the step asks for and this machine lacks, and its software environment; None if there is nothing to say."""
+    missing = None if step.machines is None else lacking(step.machines)
+    return with_environment(f"here: {missing}" if missing else None, plan, step)
+
+
+def with_environment(where: str | None, plan: FrozenPlan, step: FrozenStep) -> str | None:
+    """A destination, with the software environment that the step has there."""
+    if step.software is None:
+        return where
+    return f"{where or 'here'}, environment {plan.software[step.software].name}"

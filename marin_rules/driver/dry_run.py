@@ -1,0 +1,66 @@
+"""What a run would do, shown without an engine: the plan is judged by what is stored, and the table is the answer.
+
+It says what `snakemake -n` says of the same plan. Snakemake is started only if it knows more than we do: for
+hand-written rules, which are checked where they are, and for a profile that may send steps elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from marin_rules.driver.destination import destination_here
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.settings.locations import config_file
+from marin_rules.settings.ownership import check_not_planted
+from marin_rules.state.status import read_statuses
+from marin_rules.state.stored_states import assess_stored
+from marin_rules.state.table import table
+
+_PROFILE_VARIABLE = "SNAKEMAKE_PROFILE"
+"""Names the profile that Snakemake takes where none is given."""
+
+_OWN_CONFIG = os.path.join("config", "config.yaml")
+
+
+def needs_engine(plan: FrozenPlan) -> bool:
+    """Whether only Snakemake can tell what a run would do."""
+    has_rules = bool(plan.run.rule_files) or any(step.rule is not None for step in plan.steps)
+    return has_rules or os.environ.get(_PROFILE_VARIABLE, "none") != "none"
+
+
+def show(plan: FrozenPlan) -> None:
+    """Print the table of steps on standard error. What a run would refuse before its first step is raised."""
+    _check_configuration()
+    lines = [f"experiment {plan.run.caller_path}, prefix {plan.run.prefix}"]
+    lines += [f"warning: {warning}" for warning in plan.warnings]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+    statuses = read_statuses([step.output_path for step in plan.steps])
+    assessment = assess_stored(plan, statuses, plan.forced)
+    text = table(
+        assessment,
+        dry_run=True,
+        colour=_takes_colour(),
+        destination=lambda step: destination_here(plan, step),
+    )
+    print(f"\n{text}\n", file=sys.stderr, flush=True)
+
+
+def _check_configuration() -> None:
+    """A run takes what is configured in its working directory, and would stop at what is wrong there."""
+    check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
+    file = config_file()
+    check_not_planted(file, os.getcwd(), "the configuration")
+    if file != _OWN_CONFIG:
+        return  # The project's own is in order.
+    import yaml
+
+    from marin_rules.settings.run_settings import read_settings
+
+    with open(file) as stream:
+        read_settings(yaml.safe_load(stream) or {})
+
+
+def _takes_colour() -> bool:
+    stream = sys.stderr
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
