@@ -87,7 +87,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
         records=records,
         calls=calls,
         definitions=packer.definitions(),
-        sources=collect_sources(run.python_path, packer.secrets),
+        sources=collect_sources(run.python_path, packer.secrets, os.path.abspath(run.caller_path)),
     )
 
 

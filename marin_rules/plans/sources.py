@@ -1,12 +1,18 @@
-"""The user's own modules, as they were when the experiment was planned.
+"""The user's own modules and those of the pipeline, as they were when the experiment was planned.
 
-Functions of importable modules travel by reference. So that an edit during a run changes nothing that was planned, the
-sources of modules which stand beside the experiment or in its working directory travel with the plan, and a step's
-process imports these instead of the files. Installed packages are imported as usual. A module that is first imported
-inside a step's function is not known at planning, and is read from its file.
+Functions of importable modules travel by reference. So that an edit during a run changes nothing that was planned, and
+so that machines which do not have these files can run them, the sources of modules travel with the plan, and a step's
+process imports these instead of the files. Which ones:
+
+- modules that stand beside the experiment or in its working directory, and modules of `marin_rules.pipeline`,
+- as far as they were imported when the experiment was planned, or as an `import` in the experiment file or in one of
+  these modules names them, even if only a step's function executes it.
+
+Nothing else in these folders is looked at. Installed packages are imported as usual. A module whose name is computed
+when the step runs is not known at planning, and is read from its file.
 
 A module that spells out a secret (the value of an `env_vars` variable that may be one) stays where it is: of it only a
-checksum travels, and a step that finds it changed does not import it.
+checksum travels, and a step that finds it changed, or does not find it, does not import it.
 """
 
 from __future__ import annotations
@@ -19,14 +25,20 @@ import sys
 import sysconfig
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 
 from marin_rules.errors import PlanError
-from marin_rules.plans.search_path import hides_python_module
-from marin_rules.storage.files import read_bytes
+from marin_rules.plans.imports import imported_modules
+from marin_rules.plans.search_path import hides_python_module, with_folders
+from marin_rules.project import PACKAGE
+from marin_rules.storage.files import file_size, read_bytes
 
-_OWN_PACKAGE = __name__.partition(".")[0]
+_PIPELINE = f"{PACKAGE.name}.pipeline"
+"""The one part of this package whose functions are steps, and travel as the user's do."""
+
+_MOST_BYTES = 4 << 20
+"""Of one module. No person writes such a file, and all jobs of a run read the plan that holds it."""
 
 
 @dataclass(frozen=True)
@@ -43,37 +55,104 @@ class _Source:
     """In place of the text of a module that does not travel."""
 
 
-def collect_sources(folders: Sequence[str], secrets: Collection[str]) -> bytes:
-    """The sources of all modules imported so far from below `folders`; checksums of those that spell out a secret."""
-    found: dict[str, _Source] = {}
-    installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in ("purelib", "platlib", "stdlib"))
-    roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
-    for module in list(sys.modules.values()):
-        spec = getattr(module, "__spec__", None)
-        path = getattr(spec, "origin", None)
-        if spec is None or not isinstance(path, str) or not path.endswith(".py"):
-            continue
-        real = os.path.realpath(path)
-        if spec.name.split(".")[0] == _OWN_PACKAGE or not real.startswith(roots) or real.startswith(installed):
-            continue
-        if hides_python_module(spec.name):
+def collect_sources(folders: Sequence[str], secrets: Collection[str], experiment: str | None = None) -> bytes:
+    """The sources of the modules that a run of `experiment`, a file, needs from below `folders`."""
+    collection = _Collection(folders, secrets)
+    collection.take_imported()
+    if experiment is not None and experiment.endswith(".py") and os.path.isfile(experiment):
+        collection.follow(read_bytes(experiment) or b"", package="")
+    found = collection.found
+    return json.dumps({name: asdict(source) for name, source in found.items()}).encode() if found else b""
+
+
+class _Collection:
+    """The modules that were found so far."""
+
+    def __init__(self, folders: Sequence[str], secrets: Collection[str]) -> None:
+        self.found: dict[str, _Source] = {}
+        self._secrets = [secret.encode() for secret in secrets]
+        self._search_path = with_folders(sys.path, folders)
+        self._roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
+        kinds = ("purelib", "platlib", "stdlib")
+        self._installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in kinds)
+        self._imports: list[tuple[bytes, str]] = []
+        """Sources whose imports were not looked at yet, with their packages."""
+
+        self._folders: dict[str, _Source] = {}
+        """Folders that are packages if there is a module in them that is needed: else a folder of data that happens to
+        be called like a package would hide that package."""
+
+    def take_imported(self) -> None:
+        """Modules that this process has imported, and what they name."""
+        for module in list(sys.modules.values()):
+            spec = getattr(module, "__spec__", None)
+            path = getattr(spec, "origin", None)
+            if spec is None or not isinstance(path, str) or not path.endswith(".py"):
+                continue
+            if not self._travels(spec.name, path):
+                continue
+            if hides_python_module(spec.name):
+                raise PlanError(
+                    f"{path} has the name of a module of Python's own, {spec.name!r}: libraries that want Python's"
+                    " would get this file instead. Rename it."
+                )
+            self._take(spec.name, path, _locations(module))
+        for name in list(self.found):
+            while name := name.rpartition(".")[0]:
+                if name not in self.found and name in sys.modules and name != PACKAGE.name:
+                    self.found[name] = _Source("", _locations(sys.modules[name]) or [], "")
+        while self._imports:
+            self.follow(*self._imports.pop())
+
+    def follow(self, source: bytes, package: str) -> None:
+        """Modules that a source names, and those that these name."""
+        self._imports.append((source, package))
+        while self._imports:
+            for name in imported_modules(*self._imports.pop()):
+                if name not in self.found and name not in sys.modules and not hides_python_module(name):
+                    self._look_for(name)
+
+    def _look_for(self, name: str) -> None:
+        """Take a module that Python would find in one of the folders."""
+        parent, _, _ = name.rpartition(".")
+        if name == _PIPELINE:
+            search: list[str] | None = [str(PACKAGE)]
+        elif parent:
+            holder = self.found.get(parent) or self._folders.get(parent)
+            search = None if holder is None else holder.locations
+        else:
+            search = self._search_path
+        spec = None if search is None else PathFinder.find_spec(name, search)
+        if spec is None:
+            return
+        locations = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
+        if spec.origin is None and locations and self._travels(name, os.path.join(locations[0], "")):
+            self._folders[name] = _Source("", locations, "")
+        elif spec.origin is not None and spec.origin.endswith(".py") and self._travels(name, spec.origin):
+            self._take(name, spec.origin, locations)
+
+    def _travels(self, name: str, path: str) -> bool:
+        if name.partition(".")[0] == PACKAGE.name:
+            return name == _PIPELINE or name.startswith(f"{_PIPELINE}.")
+        real = os.path.realpath(path) + (os.sep if path.endswith(os.sep) else "")
+        return real.startswith(self._roots) and not real.startswith(self._installed)
+
+    def _take(self, name: str, path: str, locations: list[str] | None) -> None:
+        if (size := file_size(path) or 0) > _MOST_BYTES:
             raise PlanError(
-                f"{path} has the name of a module of Python's own, {spec.name!r}: libraries that want Python's would"
-                " get this file instead. Rename it."
+                f"{path} has {size >> 20} MB: the module {name} cannot travel with the plan, which takes sources of up"
+                f" to {_MOST_BYTES >> 20} MB. Keep data in a file of their own, and let a step read it."
             )
         source = read_bytes(path)
         if source is None:
-            continue
-        if any(secret.encode() in source for secret in secrets):
-            found[spec.name] = _Source(path, _locations(module), "", _checksum(source))
+            return
+        if any(secret in source for secret in self._secrets):
+            self.found[name] = _Source(path, locations, "", _checksum(source))
         else:
-            text = source.decode("utf-8", errors="surrogateescape")
-            found[spec.name] = _Source(path, _locations(module), text)
-    for name in list(found):
-        while name := name.rpartition(".")[0]:
-            if name not in found and name in sys.modules:
-                found[name] = _Source("", _locations(sys.modules[name]) or [], "")
-    return json.dumps({name: asdict(source) for name, source in found.items()}).encode() if found else b""
+            self.found[name] = _Source(path, locations, source.decode("utf-8", errors="surrogateescape"))
+        self._imports.append((source, name if locations is not None else name.rpartition(".")[0]))
+        while (name := name.rpartition(".")[0]) in self._folders:
+            self.found[name] = self._folders.pop(name)
 
 
 def _checksum(source: bytes) -> str:
@@ -99,7 +178,7 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         source = self._sources.get(fullname)
-        if source is None or (source.checksum is not None and not os.path.exists(source.origin)):
+        if source is None:
             return None
         spec = ModuleSpec(fullname, self, origin=source.origin or None)
         spec.submodule_search_locations = source.locations
@@ -113,12 +192,12 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         source = self._sources[fullname]
         if source.checksum is None:
             return source.text
-        data = read_bytes(source.origin) or b""
-        if _checksum(data) != source.checksum:
+        data = read_bytes(source.origin)
+        if data is None or _checksum(data) != source.checksum:
+            what = "is not on this machine" if data is None else "was edited after the run was planned"
             raise ImportError(
-                f"{source.origin} was edited after the run was planned, and could not travel with the plan: it spells"
-                " out the value of an env_vars variable. Start the experiment again; to be free to edit the file, read"
-                " the value from the environment instead.",
+                f"{source.origin} {what}, and could not travel with the plan: it spells out the value of an env_vars"
+                " variable. Read the value from the environment instead, and start the experiment again.",
                 name=fullname,
                 path=source.origin,
             )
