@@ -2,9 +2,16 @@
 
 One `Launcher` a run, one `Launch` a job:
 
-    launch = launcher.for_step(step, cores=4, command=...)
-    launch.script      lines of shell, the body of a batch script
-    launch.variables   every variable that the job starts with, beside those that the cluster itself sets
+    launcher.prepare(steps)            before the first job: refuses what cannot travel, and sends the code ahead
+    launch = launcher.for_step(step, cores=4, command=..., folder=..., log=...)
+    launch.script              lines of bash, the body of a batch script
+    launch.variables           every variable that the job starts with, beside those that the cluster itself sets
+    launch.folder, launch.log  where it starts, and what it prints to: of the driver's, if its node has them
+
+Where nodes share the driver's files, the job runs the step's worker from them, with the driver's Python or the one of
+the step's environment. Where they do not (`jobs: shared: false` in the cluster's file), all that it needs is below the
+prefix: the plan, with the user's modules in it, and the package as an archive; its script is the `bootstrap` that
+fetches both. The job is given their digests, and runs nothing else.
 
 The values of variables may be secrets: a cluster hands them over in the job's environment, never in its script, on a
 command line or in a log.
@@ -13,14 +20,37 @@ command line or in a log.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from marin_rules.clusters.protocol import JOB
+from marin_rules.driver.job_variables import chosen_variables
+from marin_rules.driver.node_python import node_python
+from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.worker.variables import for_job_elsewhere, without_sets
+from marin_rules.settings.cluster_file import find_cluster_file
+from marin_rules.settings.job_settings import JobSettings
+from marin_rules.software import bootstrap
+from marin_rules.software.code_archive import CodeArchive, package_files, publish
+from marin_rules.urls import is_url
+from marin_rules.worker.variables import for_job_elsewhere
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Variables that tell libraries how many cores a job has: else they would take all that a node has."""
+
+_WORKER = "marin_rules.worker"
+_WORKER_IN_OWN_ENVIRONMENT = "marin_rules.worker.own_environment"
+
+_END = "END_OF_BOOTSTRAP"
+
+_EXITS = {
+    bootstrap.EXIT_DAMAGED: "what it fetched is not what this run has sent",
+    bootstrap.EXIT_UNREACHABLE: "its node could not fetch the code from the prefix",
+    bootstrap.EXIT_WRONG_PYTHON: "the Python of its node cannot run steps of this run",
+    127: "its node does not have the Python that the cluster's file names, or uv",
+}
 
 
 @dataclass(frozen=True)
@@ -28,20 +58,104 @@ class Launch:
     """What the job of a step executes, and the variables that it finds."""
 
     script: str
-    """Lines of shell."""
+    """Lines of bash."""
 
     variables: Mapping[str, str] = field(repr=False)
     """Names and values, some of them secret."""
+
+    folder: str
+    """Where it starts."""
+
+    log: str
+    """The file that it prints to, `JOB` for the job's id."""
 
 
 class Launcher:
     """Makes the launches of one run."""
 
-    def __init__(self, plan: FrozenPlan) -> None:
+    def __init__(self, plan: FrozenPlan, settings: JobSettings | None = None, cluster: str | None = None) -> None:
         self._plan = plan
+        self._settings = settings or JobSettings()
+        self._cluster = cluster
+        self._archive: CodeArchive | None = None
+        self._archive_path = ""
 
-    def for_step(self, step: FrozenStep, *, cores: int, command: str) -> Launch:
-        """The launch of a step whose job has `cores`; `command` is what starts the step from the driver's own files."""
-        own = for_job_elsewhere([step.variables])
-        variables = {**dict.fromkeys(THREADS, str(cores)), **without_sets(os.environ), **own}
-        return Launch(command, variables)
+    @property
+    def shared(self) -> bool:
+        """Whether nodes see the driver's files."""
+        return self._settings.shared
+
+    def prepare(self, steps: Iterable[FrozenStep], say: Callable[[str], None]) -> None:
+        """Make sure that these steps can be launched, before the first of them is."""
+        if self._settings.shared:
+            return
+        self._check_prefix()
+        for step in steps:
+            self._check(step)
+        files = package_files()
+        if self._cluster is not None:  # Jobs ask it for regions and buckets, where they look for the project's files.
+            files[f"config/clusters/{self._cluster}.yaml"] = find_cluster_file(self._cluster).read_bytes()
+        self._archive = CodeArchive.of(files)
+        self._archive_path = publish(self._archive, self._plan.run.executor_info_base_path, say)
+
+    def for_step(self, step: FrozenStep, *, cores: int, command: str, folder: str, log: str) -> Launch:
+        """The launch of a step whose job has `cores`.
+
+        With the driver's own files `command` would start the step, in `folder`, and `log` would be the job's log.
+        """
+        settings = self._settings
+        variables = {
+            **dict.fromkeys(THREADS, str(cores)),
+            **chosen_variables(os.environ, shared=settings.shared, more=settings.variables),
+            **for_job_elsewhere([step.variables]),
+        }
+        if settings.shared:
+            return Launch(command, variables, folder, log)
+        return Launch(self._bootstrap(step), variables, settings.scratch, self._log_there(JOB))
+
+    def explain(self, exit_code: int | None, job: str) -> str:
+        """What to say of the end of a job whose log cannot be read here: why, if the code tells, and where to look."""
+        if self._settings.shared:
+            return ""
+        why = _EXITS.get(exit_code) if exit_code is not None else None
+        where = f"what it printed is in {self._log_there(job)} on its node"
+        return f": {why}; {where}" if why else f"; {where}"
+
+    def _log_there(self, job: str) -> str:
+        return os.path.join(self._settings.scratch, f"marin-rules-{job}.log")
+
+    def _bootstrap(self, step: FrozenStep) -> str:
+        assert self._archive is not None, "prepare comes before the first launch"
+        run, settings = self._plan.run, self._settings
+        words = [
+            *(self._archive_path, self._archive.digest, run.python_version, settings.scratch),
+            _WORKER if step.software is None else _WORKER_IN_OWN_ENVIRONMENT,
+            *("--digest", self._plan.digest, "--plan", run.plan_path, "--step", step.key),
+        ]
+        python = node_python(settings, run.prefix, run.python_version)
+        start = f"exec {python.word} -I - {shlex.join(words)} <<'{_END}'"
+        source = Path(bootstrap.__file__).read_text(encoding="utf-8")
+        return "\n".join([*python.lines, start, f"{source}{_END}"])
+
+    def _check_prefix(self) -> None:
+        for path in (self._plan.run.prefix, self._plan.run.executor_info_base_path):
+            if not is_url(path) and not os.path.isabs(path):
+                raise SettingsError(
+                    f"the cluster's nodes do not share this machine's files (jobs: shared: false), so that {path}, in"
+                    f" {os.getcwd()}, means nothing to them: choose a prefix in a bucket, or an absolute path that"
+                    " they all have"
+                )
+
+    def _check(self, step: FrozenStep) -> None:
+        why = None
+        if step.rule is not None:
+            why = f"the rule {step.rule} needs the Snakefile and its files"
+        elif step.index in self._plan.conda:
+            why = "its conda environment was made on this machine"
+        elif step.machines is not None and step.machines.replicas > 1:
+            why = "its processes on other machines would not find the code"
+        if why is not None:
+            raise SettingsError(
+                f"step {step.name!r} cannot run on nodes that do not share this machine's files (jobs: shared: false):"
+                f" {why}. Use a cluster that shares them, or let the step run beside the driver."
+            )

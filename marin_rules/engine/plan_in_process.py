@@ -81,6 +81,10 @@ class PlanInProcess:
         """Whether a step runs elsewhere than the driver in this run."""
         return self.sends_away and (step.machines is not None or step.rule in self.sent_rules)
 
+    def uses_our_files(self, step: FrozenStep) -> bool:
+        """Whether a step runs where the driver's files are, its Python environments among them."""
+        return self.launcher.shared or not self.is_remote(step)
+
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""
         if not self._statuses:

@@ -45,7 +45,7 @@ class RunLifecycle:
         assessment = self._in_process.assessment
         if assessment is not None:
             check_leases(step.output_path for step in assessment.scheduled)
-            self._software.ensure(assessment.scheduled, say=_say)
+            self._software.ensure(filter(self._in_process.uses_our_files, assessment.scheduled), say=_say)
             done = self._in_process.statuses()
             again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
             self._plan.forced = tuple(step.index for step in again)

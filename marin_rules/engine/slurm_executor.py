@@ -193,15 +193,19 @@ class Executor(StockExecutor):  # type: ignore[misc]
             reservation=settings.reservation,
         )
         launch = self._in_process.launcher.for_step(
-            step, cores=resources["cpus_per_task"], command=job_command(self, job, step)
+            step,
+            cores=resources["cpus_per_task"],
+            command=job_command(self, job, step),
+            folder=str(self.workflow.workdir_init),
+            log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / f"{JOB}.log"),
         )
         request = JobRequest(
             name=step.job_name or step.name,
             tag=tag,
             script=launch.script,
             variables=launch.variables,
-            log=str(self.slurm_logdir / "steps" / step.key.replace("%", "_") / f"{JOB}.log"),
-            folder=str(self.workflow.workdir_init),
+            log=launch.log,
+            folder=launch.folder,
             resources=resources,
             requeue=not settings.no_requeue,
             excluded_nodes=tuple(sorted(self._failed_nodes)),
@@ -227,6 +231,8 @@ class Executor(StockExecutor):  # type: ignore[misc]
         return self._info(job, found.id)
 
     def _info(self, job: Any, number: str) -> SubmittedJobInfo:
+        if not self._in_process.launcher.shared:
+            return SubmittedJobInfo(job, external_jobid=number, aux={})  # Its log is on its node.
         log = self.slurm_logdir / "steps" / job.wildcards.step.replace("%", "_") / f"{number}.log"
         return SubmittedJobInfo(job, external_jobid=number, aux={"slurm_logfile": log})
 
@@ -297,7 +303,8 @@ class Executor(StockExecutor):  # type: ignore[misc]
             return self._is_settling(info, track)
         if track is not None and self._is_interruption(track, meaning, job.id):
             return self._again(info, track, job)
-        self._fail(info, how_it_ended(job, meaning), again=meaning is not Meaning.CANCELLED)
+        what = how_it_ended(job, meaning) + self._in_process.launcher.explain(None, job.id)
+        self._fail(info, what, again=meaning is not Meaning.CANCELLED)
         return False
 
     def _is_settling(self, info: SubmittedJobInfo, track: Track | None) -> bool:

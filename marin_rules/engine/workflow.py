@@ -26,6 +26,7 @@ from snakemake.logging import logger
 from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.driver.environments import SoftwareFolder
+from marin_rules.driver.launch import Launcher
 from marin_rules.engine import interrupts, plan_in_process
 from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.invocation import Invocation
@@ -42,7 +43,8 @@ from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.run import python_version
 from marin_rules.plans.search_path import search
 from marin_rules.project import project_folder
-from marin_rules.settings.cluster_file import CLUSTER_VARIABLE
+from marin_rules.settings.cluster_file import CLUSTER_VARIABLE, cluster_name
+from marin_rules.settings.job_settings import read_job_settings
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
 from marin_rules.settings.profiles import foreign_profile
@@ -251,6 +253,9 @@ class MarinWorkflow:
         self.in_process.sends_away = not self.invocation.runs_here
         hand_written = {step.rule for step in scheduled if step.rule is not None}
         self.in_process.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
+        if self.in_process.sends_away:
+            name = cluster_name()
+            self.in_process.launcher = Launcher(self.plan, read_job_settings(name), name)
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
             self._software.trust = self._jobs.site.trust
@@ -291,6 +296,8 @@ class MarinWorkflow:
             made = self.invocation.conda_environments()
             self.plan.conda = {self.in_process.step(key).index: environment for key, environment in made.items()}
         self._hold_folders()
+        sent = [step for step in self._assessment.scheduled if self.in_process.is_remote(step)]
+        self._guarded(lambda: self.in_process.launcher.prepare(sent, say=logger.warning))
         self._guarded(lambda: self.lifecycle.start(warm=self._starts_jobs_here))
 
     def finish(self, *, success: bool) -> None:

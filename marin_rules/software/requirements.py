@@ -55,6 +55,19 @@ def resolve_groups(groups: Sequence[str], folder: str, *, prefix: str) -> tuple[
     return tuple(sorted(resolution.found))
 
 
+def worker_requirements(prefix: str) -> tuple[str, ...]:
+    """What a Python needs to run a worker, in exactly the versions that are installed here."""
+    from importlib.metadata import version
+
+    own = installed_project(OWN_NAME)
+    if own is None:
+        raise SettingsError(
+            f"{OWN_NAME} is not installed here: install it with `pip install` (`make setup` in a checkout)"
+        )
+    names = {canonicalize_name(Requirement(text).name) for text, _ in _needs_of_worker(own, prefix)}
+    return tuple(f"{name}=={version(name)}" for name in sorted(names))
+
+
 class _Resolution:
     """What was found so far, in one or two projects that may refer to themselves and to each other."""
 

@@ -37,6 +37,7 @@ def run_command(
     try:
         answer = subprocess.run(
             words,
+            executable=shutil.which(words[0]),  # As it is found here: the environment may be that of a job.
             # Bytes: Slurm repeats what any of the user's other programs told it (comments, names), in any encoding.
             input=None if stdin is None else os.fsencode(stdin),
             stdin=subprocess.DEVNULL if stdin is None else None,

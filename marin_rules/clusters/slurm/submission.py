@@ -6,6 +6,7 @@ sit on them until its child has ended), and when it ends, the job ends.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping
@@ -34,12 +35,19 @@ _OPTIONS = {
 
 _SUBMISSION_SECONDS = 60.0
 
+_SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
+"""Variables that tell Slurm's commands which cluster is meant."""
+
 
 def submit(request: JobRequest) -> str:
     """Hand a job to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
-    os.makedirs(os.path.dirname(request.log), exist_ok=True)
+    with contextlib.suppress(PermissionError):  # It may be a folder of its nodes, which this machine need not have.
+        os.makedirs(os.path.dirname(request.log), exist_ok=True)
     answer = run_command(
-        *sbatch_words(request), stdin=batch_script(request), environment=request.variables, timeout=_SUBMISSION_SECONDS
+        *sbatch_words(request),
+        stdin=batch_script(request),
+        environment=sbatch_environment(request.variables, os.environ),
+        timeout=_SUBMISSION_SECONDS,
     )
     # Some sites print a greeting first; a cluster's name may follow the number.
     number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
@@ -75,6 +83,16 @@ def sbatch_words(request: JobRequest) -> list[str]:
     if request.excluded_nodes:
         words.append(f"--exclude={','.join(request.excluded_nodes)}")
     return [*words, *shlex.split(resources.get("slurm_extra") or "")]
+
+
+def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """What sbatch runs with, all of which its job gets: the variables of the job, and sbatch's own settings.
+
+    That is how values travel: the one way that shows them to nobody. With `--export=NONE` none would, and Slurm would
+    start a login shell on the node in search of others, for seconds before each job.
+    """
+    settings = {name: ours[name] for name in ours if name.startswith("SBATCH_") or name in _SETTINGS}
+    return {**settings, **variables}
 
 
 def tasks(resources: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import partial
@@ -40,6 +40,7 @@ from support.slurm.jobs import LIST_ALL, Job, parse
 from support.slurm.ports import free_ports, is_listening
 from support.slurm.processes import kill_all_in, namespace_of
 from support.slurm.requirements import SYSTEM_PROGRAMS, SlurmUnavailableError, check_requirements
+from support.slurm.seclusion import Seclusion
 
 WAIT_SECONDS = 60.0
 """How long `wait_for` waits unless told otherwise. Not reached when all is well."""
@@ -50,10 +51,11 @@ _NULL_DEVICE = os.makedev(1, 3)
 class SlurmCluster:
     """A running cluster. With `accounting` there is a database, and `sacct` answers; starting then takes some seconds.
 
-    Raises `SlurmUnavailableError` where the machine does not allow it.
+    Nodes do not see what is in the `hidden` folders. Raises `SlurmUnavailableError` where the machine does not allow
+    it.
     """
 
-    def __init__(self, folder: Path, *, accounting: bool = False) -> None:
+    def __init__(self, folder: Path, *, accounting: bool = False, hidden: Sequence[Path] = ()) -> None:
         path = f"{os.environ.get('PATH', os.defpath)}{os.pathsep}{SYSTEM_PROGRAMS}"
         check_requirements(path, accounting=accounting)
         self.folder = folder
@@ -63,6 +65,11 @@ class SlurmCluster:
         """Whether jobs can look up the names of nodes, and have that of their node as host name. If not, a node's power
         cannot be cut either."""
         self._on_host = hosts.on
+        self.seclusion = Seclusion(hidden, folder / "node") if hidden else None
+        if self.seclusion is not None:
+            if not hosts.are_possible:
+                raise SlurmUnavailableError("hiding folders from nodes needs namespaces (CAP_SYS_ADMIN)")
+            hosts.also(self.seclusion.entering())
         port = free_ports()
         self._ports = Ports(next(port), next(port), next(port), {node: next(port) for node in NODES})
         one_host = None if hosts.are_possible else machine_name()

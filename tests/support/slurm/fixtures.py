@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from support.lab import Lab
+from support.lab import REPOSITORY, Lab
 from support.slurm.cluster import SlurmCluster
 from support.slurm.requirements import SlurmUnavailableError
 
@@ -29,6 +29,12 @@ def slurm_cluster() -> Iterator[SlurmCluster]:
 def accounting_cluster() -> Iterator[SlurmCluster]:
     """A cluster with a database, in which `sacct` answers. What one test does there, the next one finds."""
     yield from _cluster(accounting=True)
+
+
+@pytest.fixture(scope="module")
+def secluded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """A cluster whose nodes have neither this project nor the user's home nor the folders of tests."""
+    yield from _cluster(hidden=(tmp_path_factory.getbasetemp(), REPOSITORY, Path.home()))
 
 
 @pytest.fixture
@@ -47,11 +53,11 @@ def slurm_with_hosts(slurm: SlurmCluster) -> SlurmCluster:
     return slurm
 
 
-def _cluster(*, accounting: bool) -> Iterator[SlurmCluster]:
+def _cluster(*, accounting: bool = False, hidden: Sequence[Path] = ()) -> Iterator[SlurmCluster]:
     # Not in pytest's own folder, whose path can be too long for the sockets of Slurm.
     with tempfile.TemporaryDirectory(prefix="slurm-") as folder:
         try:
-            cluster = SlurmCluster(Path(folder), accounting=accounting)
+            cluster = SlurmCluster(Path(folder), accounting=accounting, hidden=hidden)
         except SlurmUnavailableError as error:
             _lacking(str(error))
         yield cluster

@@ -15,7 +15,7 @@ from pathlib import Path
 from support.slurm.requirements import SlurmUnavailableError
 
 _MACHINE_HOSTS = Path("/etc/hosts")
-_ENTER = f'mount --bind "$1" {_MACHINE_HOSTS} && hostname "$2" && shift 2 && exec "$@"'
+_ENTER = f'mount --bind "$1" {_MACHINE_HOSTS} && hostname "$2" && shift 2'
 
 
 class HostNames:
@@ -23,16 +23,33 @@ class HostNames:
 
     def __init__(self, file: Path, names: Sequence[str]) -> None:
         self._file = file
+        self._entering = _ENTER
         machine_hosts = _MACHINE_HOSTS.read_text() if _MACHINE_HOSTS.exists() else ""
         file.write_text(f"127.0.0.1 {' '.join(names)}\n{machine_hosts}")
         self.are_possible = True
         self.are_possible = all(self._is_loopback(name) for name in names)
 
+    def also(self, lines: str) -> None:
+        """From now on these lines of shell are executed in each new namespace, too."""
+        if self.are_possible:
+            self._entering = f"{_ENTER} && {lines}"
+
     def on(self, name: str, *command: str) -> list[str]:
         """The command, to be run on that host. It stays one process: its number is that of what was started."""
         if not self.are_possible:
             return list(command)
-        return ["unshare", "--mount", "--uts", "sh", "-c", _ENTER, "sh", str(self._file), name, *command]
+        return [
+            "unshare",
+            "--mount",
+            "--uts",
+            "sh",
+            "-c",
+            f'{self._entering} && exec "$@"',
+            "sh",
+            str(self._file),
+            name,
+            *command,
+        ]
 
     def _is_loopback(self, name: str) -> bool:
         try:

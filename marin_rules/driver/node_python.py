@@ -1,0 +1,59 @@
+"""The Python that a job starts with on a node without the driver's files.
+
+Either the cluster's file names one (`jobs: python:`) that has what the worker imports: the quickest way, and the right
+one for images of containers and virtual machines, into which it is built. Or uv, which the node must then have, makes
+one: of the driver's minor version, with the worker's packages in the driver's versions, once for all jobs of a user on
+that node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from dataclasses import dataclass
+
+from marin_rules.settings.job_settings import JobSettings
+
+_MAKING = """\
+folder={folder}
+python=$folder/{name}/bin/python
+if [[ ! -x $python ]]; then
+    mkdir -p -m 700 "$folder"
+    if [[ ! -O $folder || -L $folder ]]; then echo "marin-rules: $folder is not this user's own" >&2; exit 65; fi
+    making=$(mktemp -d "$folder/.making-XXXXXX")
+    cd / # Whoever can write to a folder above could leave settings for uv there.
+    uv venv --quiet --relocatable --no-project --python {version} "$making/python" &&
+        uv pip install --quiet --python "$making/python/bin/python" {requirements} || exit
+    mv -T "$making/python" "$folder/{name}" 2>/dev/null || [[ -x $python ]] || exit
+    rm -rf "$making"
+fi"""
+
+
+@dataclass(frozen=True)
+class NodePython:
+    """How a script comes to a Python."""
+
+    lines: tuple[str, ...]
+    """What makes it, if it is not there."""
+
+    word: str
+    """What starts it."""
+
+
+def node_python(settings: JobSettings, prefix: str, version: str) -> NodePython:
+    """The Python of a node, for a run with this prefix and this version of Python."""
+    if settings.python is not None:
+        return NodePython((), shlex.quote(settings.python))
+    # Imported here: it needs `packaging`, which only drivers have.
+    from marin_rules.software.requirements import worker_requirements
+
+    requirements = worker_requirements(prefix)
+    digest = hashlib.sha256(" ".join((version, *requirements)).encode()).hexdigest()
+    making = _MAKING.format(
+        folder=f"{shlex.quote(os.path.join(settings.scratch, 'marin-rules-'))}$UID",
+        name=f"python-{digest[:16]}",
+        version=shlex.quote(version),
+        requirements=shlex.join(requirements),
+    )
+    return NodePython((making,), '"$python"')

@@ -1,0 +1,124 @@
+"""The package as one file that travels: the same content is the same bytes, and is named after their digest.
+
+    <prefix>/experiments/.code/<digest>.zip
+
+Machines that do not see the driver's files fetch it from there (see `bootstrap`), and take it only if its digest is the
+one that their job was given. It is uploaded once, by the first run that needs it, and serves all later ones.
+
+Only files of the package are in it, and settings that its caller adds. The user's own modules travel with the plan,
+which says exactly which ones a run needs; nothing else in the user's folders is looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from marin_rules.errors import SettingsError
+from marin_rules.project import PACKAGE
+from marin_rules.storage.files import read_bytes, write_atomic
+from marin_rules.storage.patience import patiently
+from marin_rules.urls import is_url
+
+_FOLDER = ".code"
+
+_MOST_BYTES = 32 << 20
+"""Of all files together: ten times what the package has. More is something that does not belong there."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The oldest date that the format knows: when a file was written is none of its content."""
+
+_LEFT_OUT = frozenset({"__pycache__", "_workflow"})
+
+
+@dataclass(frozen=True)
+class CodeArchive:
+    """A zip file, in memory."""
+
+    data: bytes
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes]) -> CodeArchive:
+        """These files, by their paths in the archive."""
+        buffer = io.BytesIO()
+        # Not compressed: what comes out of a compressor depends on its version.
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+            for name in sorted(files):
+                entry = zipfile.ZipInfo(name, _EPOCH)
+                entry.create_system = 3
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, files[name])
+        return cls(buffer.getvalue())
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    def path_below(self, folder: str) -> str:
+        """Where it is, below the folder of a prefix's experiments."""
+        return os.path.join(folder, _FOLDER, f"{self.digest}.zip")
+
+
+def package_files(package: Path = PACKAGE) -> dict[str, bytes]:
+    """All files of the package, by their paths below the folder that holds it."""
+    files: dict[str, bytes] = {}
+    total = 0
+    for path in _regular_files(package):
+        total += path.stat().st_size
+        if total > _MOST_BYTES:
+            largest = max(_regular_files(package), key=lambda file: file.stat().st_size)
+            raise SettingsError(
+                f"{package} cannot travel to machines that do not share it: it has more than {_MOST_BYTES >> 20} MB,"
+                f" most of it {largest} ({largest.stat().st_size >> 20} MB). Move what is no code out of it."
+            )
+        try:
+            files[str(path.relative_to(package.parent))] = path.read_bytes()
+        except OSError as error:
+            raise SettingsError(
+                f"{path} cannot travel to machines that do not share it: {error.strerror}. The package must be whole;"
+                " give yourself the right to read it, or install it again."
+            ) from error
+    return files
+
+
+def _regular_files(package: Path) -> Iterator[Path]:
+    """Neither hidden files nor caches, pipes, sockets or dangling links. Links to files are as good as the files."""
+    for folder, folders, names in os.walk(package):
+        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and not name.startswith("."))
+        for name in sorted(names):
+            path = Path(folder, name)
+            if not name.startswith(".") and path.exists() and stat.S_ISREG(path.stat().st_mode):
+                yield path
+
+
+def publish(archive: CodeArchive, folder: str, say: Callable[[str], None]) -> str:
+    """Put the archive below `folder`, a path or URL, unless it is there; returns where it is.
+
+    Several drivers may do so at once: whoever comes second finds the same bytes. Other bytes under this name are
+    damaged or somebody else's; no job would take them, so they are replaced.
+    """
+    path = archive.path_below(folder)
+    found = read_bytes(path)
+    if found is None and is_url(path):
+        found = archive.data if _created(path, archive.data) else read_bytes(path)
+    if found != archive.data:
+        if found is not None:
+            say(
+                f"{path} was not what its name says (damaged, or put there by somebody else) and is replaced. Jobs"
+                " check it, and have run nothing of it."
+            )
+        write_atomic(path, archive.data, mode=0o644)
+    return path
+
+
+def _created(url: str, data: bytes) -> bool:
+    """Whether this made the object, which was not there."""
+    from marin_rules.storage.objects.open import open_objects
+
+    return patiently(lambda: open_objects(url).write(url, data, None)) is not None
