@@ -274,7 +274,7 @@ def test_a_run_goes_on_without_its_warm_server(gated: Path, lab: Lab, tmp_path: 
     run = lab.start_snakemake(experiment=gated)
     run.wait_for((tmp_path / "ran").exists, "the step runs")
     # The server is older than the workers that it forked, which have its command line.
-    servers = (pid for pid, command in run.command_lines().items() if "marin_rules.worker.warm.client" in command)
+    servers = (pid for pid, command in run.command_lines().items() if "marin_rules.worker.warm.server" in command)
     os.kill(min(servers), signal.SIGKILL)
     lab.open_gate()
     result = run.wait(40)

@@ -35,12 +35,12 @@ def short_lived_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class StoppedWorker:
-    """`lease_models.stopped_worker`, seen from outside."""
+    """`support.lease_models.stopped_worker`, seen from outside."""
 
     def __init__(self, output_path: str, moment: str) -> None:
         path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lease_models.stopped_worker", output_path, moment],
+            [sys.executable, "-m", "support.lease_models.stopped_worker", output_path, moment],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

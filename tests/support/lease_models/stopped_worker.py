@@ -1,6 +1,6 @@
 """A worker in a process of its own, which is stopped by a signal at the worst moment.
 
-    python -m lease_models.stopped_worker OUTPUT_PATH between|inside
+    python -m support.lease_models.stopped_worker OUTPUT_PATH between|inside
 
 Takes the lease, writes RUNNING, keeps its heart beating and says `running`. At the next line of its input it commits
 SUCCESS, gives the lease back, and says how that went. `inside`: just before the commit reaches the store, after
