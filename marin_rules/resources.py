@@ -1,7 +1,7 @@
 """What a step needs from the machines that run it: cores, memory, disk, accelerators, places.
 
 `ResourceConfig` is a request in the words of experiments ("a v4-128", "eight H100"); the engine turns it
-into Slurm options, Batch machine types or queued TPU resources. Nothing here talks to a cluster or a cloud,
+into a scheduler's options, machine types or queued TPU resources. Nothing here talks to a cluster or a cloud,
 and resources never enter a step's identity: a step keeps its path when it moves to other machines.
 
 A config that exists is sound: a wrong value is refused when the config is made, with the value and what

@@ -22,7 +22,7 @@ def name_of(job: ClusterJob) -> JobName:
 
 
 def job_words(names: Iterable[JobName]) -> str:
-    """Jobs for people: `slurm job 7, 8`."""
+    """Jobs for people: their clusters, each with its numbers."""
     by_cluster: dict[str, list[str]] = {}
     for cluster, number in names:
         by_cluster.setdefault(cluster, []).append(number)
@@ -64,6 +64,11 @@ class Queues:
     def can_ask(self, cluster: str) -> bool:
         """Whether a cluster is one of ours, though it may be silent now."""
         return cluster in self._queues or cluster in self._closed
+
+    def title(self, cluster: str) -> str:
+        """What people call a cluster."""
+        queue = self._queues.get(cluster)
+        return cluster if queue is None else queue.title
 
     def live_jobs(self) -> LiveJobs:
         """All that runs or waits. A cluster that does not answer is no error: the rest can still be seen."""

@@ -44,14 +44,14 @@ class Stopper:
     def stop_step(self, survey: Survey, step: StepAddress) -> Stopped:
         """End whatever works on a step or is queued for it."""
         found = survey.of_step(step)
-        _require_answers(survey, found)
+        self._require_answers(survey, found)
         return self._settling.settle(step, found, self._ending.end(found))
 
     def stop_run(self, survey: Survey, run_id: str) -> list[Stopped]:
         """End a run: its driver, and all of its steps that are active, also those that outlived their driver."""
         run = next((active.run for active in survey.runs if active.run.id == run_id), None)
         found = survey.of_run(run_id)
-        _require_answers(survey, found)
+        self._require_answers(survey, found)
         if run is not None:
             self._ending.interrupt(run, [name_of(one.job) for one in found if one.job is not None])
             found += look(self._queues, self._clock.time()).of_run(run_id)
@@ -73,12 +73,10 @@ class Stopper:
             forget(run)
         return stopped
 
-
-def _require_answers(survey: Survey, found: Sequence[ActiveStep]) -> None:
-    """Refuse to go on without a cluster if one of its jobs is to be ended."""
-    for cluster in survey.silent_clusters:
-        names = [one.step.name for one in found if one.recorded_job is not None and one.recorded_job.cluster == cluster]
-        if names:
-            raise MarinRulesError(
-                f"{', '.join(names)} runs in a {cluster} job. {cluster.capitalize()} does not answer: try again later"
-            )
+    def _require_answers(self, survey: Survey, found: Sequence[ActiveStep]) -> None:
+        """Refuse to go on without a cluster if one of its jobs is to be ended."""
+        for cluster in survey.silent_clusters:
+            jobs = [one for one in found if one.recorded_job is not None and one.recorded_job.cluster == cluster]
+            if jobs:
+                names, title = ", ".join(one.step.name for one in jobs), self._queues.title(cluster)
+                raise MarinRulesError(f"{names} runs in a {title} job, and {title} does not answer: try again later")

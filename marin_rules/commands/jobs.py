@@ -20,6 +20,7 @@ from marin_rules.state.run_registry import forget
 from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.storage.leases.record import describe
 from marin_rules.views.active import jobs_json, jobs_table, state_of
+from marin_rules.views.terminal import printable
 
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
 
@@ -149,4 +150,4 @@ def _write(data: bytes) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"marin-rules: {text}\n")
+    sys.stderr.write(printable(f"marin-rules: {text}\n"))

@@ -63,7 +63,9 @@ def _run(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (MarinRulesError, OSError) as error:
-        sys.stderr.write(f"marin-rules: {error}\n")
+        from marin_rules.views.terminal import printable
+
+        sys.stderr.write(printable(f"marin-rules: {error}\n"))
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -12,6 +12,7 @@ from marin_rules.active.processes import is_from_before_a_restart
 from marin_rules.active.survey import ActiveRun, Survey
 from marin_rules.clusters.open import CLUSTER_NAMES
 from marin_rules.units import duration
+from marin_rules.views.terminal import printable
 
 _HEAD = ("step", "job", "state", "node", "elapsed", "attempt", "run")
 
@@ -22,7 +23,8 @@ def jobs_table(survey: Survey) -> str:
         return "nothing is under way"
     blocks = ["\n".join(_aligned([_HEAD, *map(_row, survey.steps)]))] if survey.steps else []
     blocks += ["\n".join(map(_run_line, survey.runs))] if survey.runs else []
-    return "\n\n".join(blocks)
+    # Who can write to a prefix has written some of it: hosts in leases, ids of runs in info files.
+    return printable("\n\n".join(blocks))
 
 
 def jobs_json(survey: Survey) -> str:

@@ -236,7 +236,7 @@ def test_a_step_in_a_job_of_a_silent_cluster_is_left_alone(world: ActiveWorld) -
     plan = world.run("a")
     lease = job_worker(world, plan)
     world.cloud.error = BusyError("no answer")
-    with pytest.raises(MarinRulesError, match=r"^a runs in a cloud job\. Cloud does not answer: try again later$"):
+    with pytest.raises(MarinRulesError, match=r"^a runs in a Cloud job, and Cloud does not answer: try again later$"):
         stop(world, plan.steps[0])
     lease.verify()
     world.cloud.error, world.grid.error = None, BusyError("no answer")  # That of another cluster is no hindrance.

@@ -42,10 +42,11 @@ from marin_rules.commands.main import main
 try:
     main(["--help"])
 finally:
-    print(*(name for name in sys.modules if name.startswith("marin_rules.commands")), file=sys.stderr)
+    print(*(name for name in sys.modules if name.startswith("marin_rules")), file=sys.stderr)
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stderr.split() == ["marin_rules.commands", "marin_rules.commands.main"]
+    inside_rooms = [name for name in ran.stderr.split() if name.count(".") > 1]
+    assert inside_rooms == ["marin_rules.commands.main"]
     for name, purpose in COMMANDS.items():
         assert f"    {name} " in ran.stdout
         assert purpose.split()[0] in ran.stdout

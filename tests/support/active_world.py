@@ -58,6 +58,7 @@ class FakeQueue:
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
+        self.title = cluster.capitalize()
         self.listed: dict[str, ClusterJob] = {}
         self.cancelled: list[str] = []
         self.error: ClusterError | None = None

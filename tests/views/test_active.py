@@ -108,3 +108,12 @@ def test_programs_find_the_runs() -> None:
         "left": 3,
         "trouble": None,
     }
+
+
+def test_what_others_have_written_commands_no_terminal() -> None:
+    """A colleague's lease, or the info file beside it, may hold what a terminal obeys."""
+    evil = replace(elsewhere("node7"), host="node7\x1b[2J\x1b]0;owned\x07")
+    found = replace(LOCAL, lease=replace(LEASE, owner=evil), run="x\r\x1b[1A")
+    table = jobs_table(survey(found))
+    assert "node7?[2J?]0;owned?" in table
+    assert all(character.isprintable() or character == "\n" for character in table)
