@@ -116,6 +116,7 @@ def children(prefix: str, value: Any) -> list[tuple[str, Any]]:
 
 
 _field_names: dict[type, tuple[str, ...] | None] = {}
+"""Kept answers of `field_names`, which depend on the class alone."""
 
 
 def field_names(cls: type) -> tuple[str, ...] | None:

@@ -24,6 +24,7 @@ from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.prepare import PlanSettings, describe_run, prepare
 from marin_rules.plans.run import INFO_FOLDER, caller_of_this_process
 from marin_rules.refusals import check_steps
+from marin_rules.settings.cluster_file import cluster_name
 from marin_rules.state.info import ExecutorInfo, ExecutorStepInfo, experiment_info_path, write_experiment_info
 from marin_rules.steps import ExecutorStep, get_executor_step
 from marin_rules.storage.leases.owner import Owner
@@ -235,6 +236,7 @@ class Executor:
             caller_path=caller_of_this_process(),
             executor_info_base_path=self.executor_info_base_path,
             description=self.description,
+            cluster=cluster_name(),
             **choices,
         )
 

@@ -25,6 +25,8 @@ _LOOK_SECONDS = 0.1
 _JOBS = (b"run-step", b"marin_rules.worker")
 """Command lines of the processes that jobs of steps start."""
 
+# Globals: signals come to the process, and `python -m marin_rules.engine` handles them before Snakemake reads the
+# Snakefile, to which it can hand nothing over.
 _stopped_at: float | None = None
 _finishes_gracefully = False
 _is_over = False

@@ -23,7 +23,6 @@ from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
 from marin_rules.plans.frozen import FrozenStep
-from marin_rules.settings.cluster_file import cluster_name
 from marin_rules.units import memory_text, minutes_text
 
 STEP_SLOT = "step_slots"
@@ -42,7 +41,7 @@ class JobResources:
         """The Slurm cluster that the run is for, None for a run on this machine."""
         if not self._invocation.is_for_slurm:
             return None
-        name = cluster_name()
+        name = self._in_process.plan.run.cluster
         if name is None:
             try:
                 return discover_site()

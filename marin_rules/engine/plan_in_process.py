@@ -155,6 +155,7 @@ class PlanInProcess:
         return self.assessment
 
 
+# Globals: Snakemake makes the storage provider, the console and the settings of executors itself, from their classes.
 _current: PlanInProcess | None = None
 chose_slurm: bool = False
 """The user chose our Slurm executor, for a run or for a dry run."""

@@ -43,7 +43,6 @@ from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.run import python_version
 from marin_rules.plans.search_path import search
 from marin_rules.project import project_folder
-from marin_rules.settings.cluster_file import CLUSTER_VARIABLE, cluster_name
 from marin_rules.settings.job_settings import read_job_settings
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
@@ -56,7 +55,9 @@ _MILESTONES = 100
 """Python stops a recursion after 1000 calls; each level takes Snakemake two, and a file's handling some more."""
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
-"""Names the frozen plan to the processes that Snakemake starts for jobs, which must not plan again."""
+"""Names the frozen plan to processes that must not plan again: the engine of `python x.py`, and those that Snakemake
+starts for jobs of hand-written rules. Snakemake gives them a command line of its own, on which nothing of ours stands.
+"""
 
 DIGEST_VARIABLE = "MARIN_RULES_PLAN_DIGEST"
 """What that plan must be."""
@@ -79,8 +80,6 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         settings = read_settings(config)
         check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
         check_not_planted(config_file(), os.getcwd(), "the configuration")
-        if settings.cluster is not None:
-            os.environ[CLUSTER_VARIABLE] = settings.cluster  # For all rooms, and for the jobs.
         plan = read_plan(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else prepare_experiment(settings)
     except (MarinRulesError, OSError) as error:
         plan_in_process.trouble = str(error)
@@ -254,8 +253,8 @@ class MarinWorkflow:
         hand_written = {step.rule for step in scheduled if step.rule is not None}
         self.in_process.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
         if self.in_process.sends_away:
-            name = cluster_name()
-            self.in_process.launcher = Launcher(self.plan, read_job_settings(name), name)
+            cluster = self.plan.run.cluster
+            self.in_process.launcher = Launcher(self.plan, read_job_settings(cluster), cluster)
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
             self._software.trust = self._jobs.site.trust

@@ -43,6 +43,7 @@ class ExperimentFile:
 
 
 _current: ExperimentFile | None = None
+"""The one that is being executed. A global: the file calls `executor_main` itself, and gives nothing along."""
 
 
 def current_experiment_file() -> ExperimentFile | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from marin_rules.errors import SettingsError
@@ -23,6 +24,7 @@ from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import Run, new_run
 from marin_rules.plans.step_names import check_asked_steps
 from marin_rules.plans.stores import check_stores
+from marin_rules.settings.cluster_file import cluster_name
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
@@ -57,6 +59,9 @@ class PlanSettings:
     rule_files: Sequence[str] = ()
     """Hand-written Snakemake rules, beside those that stand next to the caller."""
 
+    cluster: str | None = None
+    """The cluster that the run is for, by the name of its file; None for none."""
+
     warnings: Sequence[str] = ()
     """What is to be said about the experiment, beside what planning finds."""
 
@@ -78,7 +83,7 @@ def prepare(
     regions = None
     if settings.asks_stores:
         check_stores(plan)
-        regions = place(plan, region_of)
+        regions = place(plan, partial(region_of, cluster_name=settings.cluster))
     frozen = freeze(plan, describe_run(settings), regions)
     check_asked_steps(frozen, settings.must_have)
     frozen.forced = forced_steps(frozen, settings.force)
@@ -94,6 +99,7 @@ def describe_run(settings: PlanSettings) -> Run:
         description=settings.description,
         force_run_failed=settings.force_run_failed,
         rule_files=settings.rule_files,
+        cluster=settings.cluster,
     )
 
 
@@ -105,6 +111,7 @@ def prepare_experiment(settings: Settings) -> FrozenPlan:
     keys = ("prefix", "run_only", "force", "force_run_failed", "executor_info_base_path")
     given = {key: getattr(settings, key) for key in keys}
     chosen = experiment.defaults | {key: value for key, value in given.items() if value is not None}
+    cluster = settings.cluster or cluster_name()
     warnings = []
     if experiment.line_after is not None:
         warnings.append(
@@ -114,7 +121,7 @@ def prepare_experiment(settings: Settings) -> FrozenPlan:
     return prepare(
         experiment.steps,
         PlanSettings(
-            prefix=chosen.get("prefix") or marin_prefix(),
+            prefix=chosen.get("prefix") or marin_prefix(cluster),
             caller_path=settings.experiment,
             executor_info_base_path=chosen.get("executor_info_base_path"),
             description=experiment.description,
@@ -123,6 +130,7 @@ def prepare_experiment(settings: Settings) -> FrozenPlan:
             must_have=settings.must_have,
             force_run_failed=chosen.get("force_run_failed", True),
             rule_files=settings.rules,
+            cluster=cluster,
             warnings=warnings,
         ),
     )

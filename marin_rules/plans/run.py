@@ -52,6 +52,9 @@ class Run:
     python_version: str = ""
     """The driver's, `3.13`: functions travel as bytecode, which no other minor version understands."""
 
+    cluster: str | None = None
+    """The cluster that was chosen, by the name of its file; None for none."""
+
     def absolute(self, path: str) -> str:
         """A path of this run as others see it: a relative one is below the run's working directory."""
         return absolute(path, self.working_directory)
@@ -87,6 +90,7 @@ def new_run(
     description: str | None = None,
     force_run_failed: bool = True,
     rule_files: Sequence[str] = (),
+    cluster: str | None = None,
 ) -> Run:
     """Describe a run that starts now. Writes nothing."""
     base = executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
@@ -108,6 +112,7 @@ def new_run(
         force_run_failed=force_run_failed,
         python_version=python_version(),
         rule_files=(*map(os.path.abspath, rule_files), *_rules_beside(caller_path)),
+        cluster=cluster,
     )
 
 

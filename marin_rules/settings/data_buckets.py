@@ -49,9 +49,9 @@ class Cluster:
         return joined([region for region, its_bucket in self.region_buckets.items() if its_bucket == bucket])
 
 
-def current_cluster() -> Cluster | None:
-    """The cluster that `MARIN_CLUSTER` names, or None if it names none."""
-    name = cluster_name()
+def current_cluster(name: str | None = None) -> Cluster | None:
+    """The cluster of this name, else the one that `MARIN_CLUSTER` names; None if there is neither."""
+    name = name or cluster_name()
     return read_cluster(name) if name else None
 
 

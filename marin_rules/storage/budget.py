@@ -181,6 +181,7 @@ def _ledger_file(limit_gb: float | None) -> Iterator[str]:
 _of_this_block: ContextVar[Ledger | None] = ContextVar("marin_rules_mirror_budget", default=None)
 _of_this_process = Ledger()
 _of_steps: dict[str, StepLedger] = {}
+"""Globals: fsspec makes the filesystems that charge these budgets, and tells them nothing of a step."""
 
 
 def _after_fork() -> None:

@@ -34,6 +34,7 @@ type _Crossing = tuple[str, str]
 """From where to where data would be moved."""
 
 _warned: set[str] = set()
+"""What was said already, by whichever of the filesystems that fsspec makes."""
 
 
 class GuardedGCSFileSystem(GCSFileSystem):  # type: ignore[misc, unused-ignore]

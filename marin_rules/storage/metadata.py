@@ -24,6 +24,8 @@ _PRODUCT_NAME = "/sys/class/dmi/id/product_name"
 _FLAVOUR = {"Metadata-Flavor": "Google"}
 
 _zones: dict[str, str | None] = {}
+"""Kept answers: a machine does not move."""
+
 _asking = threading.Lock()
 
 

@@ -27,12 +27,12 @@ PREFIX_VARIABLE = "MARIN_PREFIX"
 DEFAULT_PREFIX = "/tmp/marin"
 
 
-def marin_prefix() -> str:
-    """The prefix of all output paths."""
+def marin_prefix(cluster_name: str | None = None) -> str:
+    """The prefix of all output paths, on this cluster or on the one that `MARIN_CLUSTER` names."""
     given = os.environ.get(PREFIX_VARIABLE)
     if given:
         return given
-    cluster = current_cluster()
+    cluster = current_cluster(cluster_name)
     if cluster is not None and cluster.root is not None:
         return cluster.root
     region = region_of_this_machine(cluster)

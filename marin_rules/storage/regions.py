@@ -27,6 +27,8 @@ _QUESTIONS = ("b/{}/storageLayout", "b/{}")
 """The first needs only the right to list objects, which readers have; the second that to see the bucket."""
 
 _locations: dict[str, str | None] = {}
+"""Kept answers: a bucket does not move."""
+
 _asking = threading.Lock()
 
 
@@ -39,15 +41,16 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def region_of(url: str) -> str | None:
+def region_of(url: str, cluster_name: str | None = None) -> str | None:
     """The location of the bucket that a `gs://` URL is in: a region, a multi-region, or None if unknown.
 
-    May be called on any thread, also on that of fsspec's event loop.
+    The cluster of this name knows its own buckets, else the one that `MARIN_CLUSTER` names. May be called on any
+    thread, also on that of fsspec's event loop.
     """
     bucket = bucket_of(url)
     if bucket is None:
         return None
-    known, location = known_location(bucket)
+    known, location = known_location(bucket, cluster_name)
     if known:
         return location
     with _asking:
@@ -56,9 +59,9 @@ def region_of(url: str) -> str | None:
         return _locations[bucket]
 
 
-def known_location(bucket: str) -> tuple[bool, str | None]:
+def known_location(bucket: str, cluster_name: str | None = None) -> tuple[bool, str | None]:
     """Whether the question is settled without asking Google, and the answer."""
-    cluster = current_cluster()
+    cluster = current_cluster(cluster_name)
     location = cluster.location_of(bucket) if cluster is not None and cluster.scheme == "gs" else None
     if location is not None:
         return True, location

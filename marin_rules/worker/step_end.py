@@ -42,6 +42,7 @@ _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
 """Where writers of text, archives and compressed files keep the file that they write to."""
 
+# Globals: the interpreter runs exit handlers, hooks and finalisers of this process with nothing of ours.
 _exit_code = 0
 _has_lost_data = False
 _is_settled = False

@@ -33,6 +33,7 @@ _held: list[int] = []
 """Descriptors that stay open as long as this process lives."""
 
 _changing_environment = threading.Lock()
+"""The environment belongs to the process: two submissions must not change it at once."""
 
 
 def exported(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:

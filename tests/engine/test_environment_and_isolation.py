@@ -278,3 +278,27 @@ def test_an_edit_during_a_run_changes_nothing_that_was_planned(edited: str, lab:
     assert result.code == 0, result.output
     assert (lab.folder_of("second") / "words").read_text() == "planned planned planned"
     assert (lab.folder_of("third") / "words").read_text() == "planned"
+
+
+NAMED_CLUSTER = """
+    import os
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    def look(config):
+        with open(os.path.join(config["path"], "cluster"), "w") as file:
+            file.write(os.environ["MARIN_CLUSTER"])
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name="look", fn=look, config={"path": THIS_OUTPUT_PATH})])
+"""
+
+
+def test_a_step_finds_the_cluster_of_its_run(lab: Lab) -> None:
+    experiment = lab.experiment(NAMED_CLUSTER)
+    clusters = lab.folder / "config" / "clusters"
+    clusters.mkdir(parents=True)
+    for name in ("chosen", "other"):
+        (clusters / f"{name}.yaml").write_text("data: {}\n")
+    result = lab.snakemake(experiment=experiment, config={"cluster": "chosen"}, env={"MARIN_CLUSTER": "other"})
+    assert result.code == 0, result.output
+    assert (lab.folder_of("look") / "cluster").read_text() == "chosen"

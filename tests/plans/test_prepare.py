@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from marin_rules import Executor, ExecutorStep, SettingsError, identity, version
 from marin_rules.driver import executor as executor_module
 from marin_rules.errors import MarinRulesError
 from marin_rules.identity import IdentityGraph
+from marin_rules.plans import prepare as prepare_module
 from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import read_plan, write_plan
 from marin_rules.plans.prepare import PlanSettings, prepare, prepare_experiment
 from marin_rules.settings.run_settings import Settings
 
@@ -202,3 +205,52 @@ def test_the_identities_are_there_for_the_caller(tmp_path: Path) -> None:
     graph = IdentityGraph()
     plan = prepare([steps[-1]], settings(tmp_path), graph)
     assert [identity.digest for identity in graph.identities.values()] == [step.digest for step in plan.steps]
+
+
+CLUSTER = "data:\n  region_buckets: {us-east5: near-bucket, europe-west4: far-bucket}\n  root: gs://near-bucket/marin\n"
+
+
+@pytest.fixture
+def two_clusters(experiment: Path) -> Path:
+    folder = experiment.parent / "config" / "clusters"
+    folder.mkdir(parents=True)
+    (folder / "near.yaml").write_text(CLUSTER)
+    (folder / "far.yaml").write_text(CLUSTER.replace("root: gs://near", "root: gs://far"))
+    return experiment
+
+
+@pytest.mark.parametrize(
+    ("configured", "variable", "chosen", "region"),
+    [
+        ("near", None, "near", "us-east5"),
+        ("near", "far", "near", "us-east5"),
+        (None, "far", "far", "europe-west4"),
+    ],
+)
+def test_the_cluster_is_in_the_run_and_decides_prefix_and_regions(
+    two_clusters: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: str | None,
+    variable: str | None,
+    chosen: str,
+    region: str,
+) -> None:
+    monkeypatch.setattr(prepare_module, "check_stores", lambda plan: None)  # There are no such buckets.
+    if variable is not None:
+        monkeypatch.setenv("MARIN_CLUSTER", variable)
+    plan = prepare_experiment(Settings(experiment=str(two_clusters), cluster=configured))
+    assert (plan.run.cluster, plan.run.prefix) == (chosen, f"gs://{chosen}-bucket/marin")
+    assert {step.regions for step in plan.steps} == {(region,)}
+    assert os.environ.get("MARIN_CLUSTER") == variable, "a user's variable is left as it is"
+    write_plan(plan, str(two_clusters.parent / "private" / "plan"))
+    assert read_plan(str(two_clusters.parent / "private" / "plan")).run == plan.run
+
+
+def test_an_executor_takes_the_cluster_from_the_users_variable(
+    two_clusters: Path, handed_over: list[FrozenPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = str(two_clusters.parent / "out")
+    Executor(prefix, f"{prefix}/experiments").run(chain(1))
+    monkeypatch.setenv("MARIN_CLUSTER", "far")
+    Executor(prefix, f"{prefix}/experiments").run(chain(1))
+    assert [plan.run.cluster for plan in handed_over] == [None, "far"]

@@ -10,6 +10,7 @@ from marin_rules.storage.objects.store import ObjectStore
 from marin_rules.urls import split_url
 
 _local = threading.local()
+"""The clients of each thread, kept for their connections."""
 
 
 def open_objects(url: str) -> ObjectStore:

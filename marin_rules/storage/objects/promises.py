@@ -62,6 +62,7 @@ class Promises:
 
 
 _known: dict[str, Promises] = {}
+"""Kept answers: each bucket is asked once."""
 
 
 def require_promises(url: str, say: Callable[[str], None] = lambda text: None) -> Promises:
