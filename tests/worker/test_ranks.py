@@ -1,6 +1,7 @@
 """Steps of several processes, as processes of this machine: who they are, and how they end together."""
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from marin_rules.process import ThisProcess
 from marin_rules.worker.library_variables import library_variables
+from marin_rules.worker.ranks import coordinator_problem
 from support.lab import Lab
 from support.meeting import meeting
 
@@ -137,3 +139,15 @@ def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(lab: Lab, tmp
     for rank in (0, 1):
         assert (lab.folder_of("careful") / f".executor_log.rank-{rank}").read_text().startswith("saved\n")
     lab.wait_until(lambda: not run.alive(), "the end of all that was started")
+
+
+def test_rank_0_tells_of_a_port_that_was_taken_after_it_was_chosen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        first = ThisProcess(rank=0, count=2, coordinator_address=f"gpu1:{port}")
+        problem = coordinator_problem(first)
+        assert problem is not None
+        assert f"port {port} of gpu1" in problem
+        assert coordinator_problem(ThisProcess(rank=1, count=2, coordinator_address=f"gpu1:{port}")) is None
+    assert coordinator_problem(first) is None
+    assert coordinator_problem(ThisProcess()) is None
