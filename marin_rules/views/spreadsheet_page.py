@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 
-from marin_rules.views.markup import page, tag
+from marin_rules.views.rendering import render
 
 _MAX_ROWS = 1000
 
@@ -14,7 +14,5 @@ _MAX_ROWS = 1000
 def spreadsheet_page(title: str, text: str) -> str:
     lines = csv.reader(io.StringIO(text), delimiter="\t" if title.endswith(".tsv") else ",")
     rows = list(itertools.islice(lines, _MAX_ROWS + 1))
-    head = [tag("tr", (tag("th", cell) for cell in row)) for row in rows[:1]]
-    body = (tag("tr", (tag("td", cell) for cell in row)) for row in rows[1:_MAX_ROWS])
     cut = f"Only the first {_MAX_ROWS} rows are shown." if len(rows) > _MAX_ROWS else None
-    return page(title, cut, tag("div", tag("table", head, body), class_="scroll")).text
+    return render("spreadsheet.html", title=title, description=cut, head=rows[:1], body=rows[1:_MAX_ROWS])
