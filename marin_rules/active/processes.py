@@ -1,4 +1,8 @@
-"""Signals to processes of this machine: to the very process that is meant, never to a later one with its number."""
+"""Signals to processes of this machine: to the very process that is meant, never to a later one with its number.
+
+A pidfd holds on to that process, which psutil, comparing start times before each signal, cannot promise. What psutil
+knows better, the processes below another, is asked of it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,6 @@ from typing import Protocol, Self
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.storage.leases.owner import PROC, Owner
-
-# Positions in /proc/<pid>/stat, counted from the state, the first field after the name; see proc(5).
-_PARENT, _GROUP = 1, 2
 
 
 class Process(Protocol):
@@ -86,16 +87,14 @@ class LocalProcess:
 
     def company(self) -> list[int]:
         """The processes below it that are in its group: what Ctrl-C in its terminal would reach along with it."""
-        parents, groups = _processes()
-        own_group = groups.get(self.pid)
-        return [pid for pid, group in groups.items() if group == own_group and self._is_above(pid, parents)]
+        import psutil  # Only whoever stops a run waits for its import.
 
-    def _is_above(self, pid: int, parents: dict[int, int]) -> bool:
-        while (parent := parents.get(pid)) is not None:
-            if parent == self.pid:
-                return True
-            pid = parent
-        return False
+        try:
+            group = os.getpgid(self.pid)
+            below = psutil.Process(self.pid).children(recursive=True)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            return []
+        return [process.pid for process in below if _group(process.pid) == group]
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -116,12 +115,8 @@ def _place(owner: Owner) -> tuple[str, str | None, str | None]:
     return owner.host, owner.boot_id, owner.pid_namespace
 
 
-def _processes() -> tuple[dict[int, int], dict[int, int]]:
-    """The parent and the group of each process."""
-    parents, groups = {}, {}
-    for name in os.listdir(PROC):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"{PROC}/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-                parents[int(name)], groups[int(name)] = int(fields[_PARENT]), int(fields[_GROUP])
-    return parents, groups
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None

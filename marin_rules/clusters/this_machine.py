@@ -1,4 +1,7 @@
-"""What this machine has: cores, memory, GPUs. Asked only when steps run here."""
+"""What this machine has: cores, memory, GPUs. Asked only when steps run here.
+
+Without psutil: it knows no limits of containers, and for the rest `os` has the same numbers at no import.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from marin_rules.errors import SettingsError
+from marin_rules.settings.user_folders import cache_folder
 from marin_rules.storage.files import local_path
 from marin_rules.urls import is_url
 
@@ -112,9 +113,8 @@ class Environment:
 
 def environments_folder(of_cluster: str | None = None) -> str:
     """Where environments are kept: `MARIN_ENVIRONMENTS`, else what the cluster names, else the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     named = os.environ.get(FOLDER_VARIABLE) or of_cluster
-    folder = named or os.path.join(cache, "marin-rules", "environments")
+    folder = named or os.path.join(cache_folder(), "environments")
     if is_url(folder):
         where = FOLDER_VARIABLE if os.environ.get(FOLDER_VARIABLE) else "the cluster file"
         raise SettingsError(

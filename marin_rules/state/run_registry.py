@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import Run
+from marin_rules.settings.user_folders import state_folder
 from marin_rules.storage.files import modified_time, read_bytes, write_atomic
 from marin_rules.storage.leases.owner import Owner
 
@@ -133,8 +134,7 @@ def _read(path: str) -> RegisteredRun | None:
 
 
 def _folder() -> str:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
-    return os.path.join(os.path.expanduser(state), "marin-rules", "runs")
+    return os.path.join(state_folder(), "runs")
 
 
 def _path(run_id: str) -> str:

@@ -264,7 +264,10 @@ def _send(descriptor: int, data: bytes) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """All processes below `root`, children before grandchildren."""
+    """All processes below `root`, children before grandchildren.
+
+    From /proc, not psutil: a step's own environment has none, and psutil looks at every process of the machine for it.
+    """
     found: list[int] = []
     pending = [root]
     while pending:

@@ -4,6 +4,10 @@ A process number alone says little: it is reused, and other machines and contain
 An `Owner` therefore adds the boot of the machine, the process namespace and the moment at which the process
 started. Only when all of these can be compared, and no such process is left, is an owner called dead. In
 every doubt (another machine, another container, no /proc) it is not: its lease then has to expire.
+
+Read from /proc, not through psutil: a lease stores the start in clock ticks, while psutil adds the boot time, which
+moves when the wall clock is set; psutil calls a process a zombie while threads of it still write; and workers in the
+environment of a step have no psutil.
 """
 
 import getpass

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from marin_rules.settings.user_folders import state_folder
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import TEMPORARY_PREFIX, read_bytes, write_atomic
 from marin_rules.storage.objects.open import open_objects
@@ -148,5 +149,4 @@ def _remembered(place: str) -> Promises | None:
 
 
 def _path(place: str) -> str:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "marin-rules", "stores", f"{hashlib.sha256(place.encode()).hexdigest()[:24]}.json")
+    return os.path.join(state_folder(), "stores", f"{hashlib.sha256(place.encode()).hexdigest()[:24]}.json")
