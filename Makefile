@@ -9,7 +9,7 @@ EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 export PIP_USER := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-faults lint bench browser slurm requirements clean
+.PHONY: help setup run test test-faults lint hooks bench browser slurm requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: setup ## check style, types and the workflow
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint --config $(EXAMPLE)
+
+hooks: setup ## lint before each commit, with pre-commit
+	$(BIN)/pre-commit install
 
 bench: setup ## measure, as ratios against peers
 	$(BIN)/python -m benchmarks
