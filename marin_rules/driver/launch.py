@@ -103,15 +103,27 @@ class Launcher:
 
         With the driver's own files `command` would start the step, in `folder`, and `log` would be the job's log.
         """
+        if self._settings.shared:
+            return self.for_group([step.variables], cores=cores, command=command, folder=folder, log=log)
+        variables = self._variables([step.variables], cores)
+        return Launch(self._bootstrap(step), variables, self._settings.scratch, self._log_there(JOB))
+
+    def for_group(self, numbers: Iterable[int | None], *, cores: int, command: str, folder: str, log: str) -> Launch:
+        """The same for several steps in one job, which Snakemake runs; `numbers` are those of their variables."""
+        if not self._settings.shared:
+            raise SettingsError(
+                "jobs of several steps need the driver's files, which the cluster's nodes do not share (jobs: shared:"
+                " false): leave out --groups and `group:`"
+            )
+        return Launch(command, self._variables(numbers, cores), folder, log)
+
+    def _variables(self, numbers: Iterable[int | None], cores: int) -> dict[str, str]:
         settings = self._settings
-        variables = {
+        return {
             **dict.fromkeys(THREADS, str(cores)),
             **chosen_variables(os.environ, shared=settings.shared, more=settings.variables),
-            **for_job_elsewhere([step.variables]),
+            **for_job_elsewhere(numbers),
         }
-        if settings.shared:
-            return Launch(command, variables, folder, log)
-        return Launch(self._bootstrap(step), variables, settings.scratch, self._log_there(JOB))
 
     def explain(self, exit_code: int | None, job: str) -> str:
         """What to say of the end of a job whose log cannot be read here: why, if the code tells, and where to look."""

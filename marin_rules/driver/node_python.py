@@ -22,6 +22,7 @@ if [[ ! -x $python ]]; then
     mkdir -p -m 700 "$folder"
     if [[ ! -O $folder || -L $folder ]]; then echo "marin-rules: $folder is not this user's own" >&2; exit 65; fi
     making=$(mktemp -d "$folder/.making-XXXXXX")
+    export HOME=${{HOME:-~}}
     cd / # Whoever can write to a folder above could leave settings for uv there.
     uv venv --quiet --relocatable --no-project --python {version} "$making/python" &&
         uv pip install --quiet --python "$making/python/bin/python" {requirements} || exit
