@@ -49,7 +49,7 @@ def ranks_of(step: FrozenStep) -> Ranks | None:
     allocation = current_allocation()
     if allocation is not None and allocation.node_count > 1:  # As many as it asks for, or as a profile says.
         return allocation.ranks()
-    if os.environ.get(LOCAL_RANKS_VARIABLE, "0") != "0":
+    if os.environ.get(LOCAL_RANKS_VARIABLE, "").strip().lower() not in ("", "0", "false", "no"):
         return LocalRanks(step.machines.replicas)
     return None
 

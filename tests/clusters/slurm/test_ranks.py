@@ -18,7 +18,8 @@ def test_ranks_find_each_other_by_this_process_alone(lab: Lab, run_on_slurm: Cal
         " step('two', device=GpuConfig('A100', 1), replicas=2, env_vars={'WORLD_SIZE': 'of my own'}),"
         " step('alone', device=GpuConfig('A100', 2))"
     )
-    result = run_on_slurm(experiment=lab.experiment(meeting(steps)), env={"RANK": "7", "WORLD_SIZE": "9"})
+    of_driver = {"RANK": "7", "WORLD_SIZE": "9", "MARIN_JOB_VARIABLES": "RANK,WORLD_SIZE"}
+    result = run_on_slurm(experiment=lab.experiment(meeting(steps)), env=of_driver)
     assert result.code == 0, result.output
 
     def seen(step: str, rank: int) -> dict[str, Any]:
