@@ -6,13 +6,12 @@ The door behind `executor_main` and `Executor.run`. The project's default profil
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import NoReturn
 
 from marin_rules.engine import interrupts
+from marin_rules.engine.given_plan import give_plan
 from marin_rules.engine.job_resources import STEP_SLOT
-from marin_rules.engine.workflow import DIGEST_VARIABLE, PLAN_VARIABLE
 from marin_rules.parentage import end_with_parent
 from marin_rules.settings.locations import config_file, profiles, snakefile
 
@@ -40,9 +39,7 @@ def _run(options: argparse.Namespace) -> NoReturn:
     from snakemake.cli import main as snakemake
     from snakemake.utils import available_cpu_count
 
-    os.environ[PLAN_VARIABLE] = options.plan
-    if options.digest:
-        os.environ[DIGEST_VARIABLE] = options.digest
+    give_plan(options.plan, options.digest)
     arguments = ["--snakefile", str(snakefile()), "--configfile", config_file()]
     arguments += ["--workflow-profile", str(profiles()["default"]), "--keep-going"]
     arguments += ["--dry-run"] if options.dry_run else []

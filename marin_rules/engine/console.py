@@ -21,6 +21,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from marin_rules.engine import plan_in_process
 from marin_rules.engine.plan_in_process import PlanInProcess
+from marin_rules.engine.trouble import told_in
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.failures import read_failures
 from marin_rules.state.status import Status, read_status
@@ -131,8 +132,8 @@ class LogHandler(LogHandlerBase):
         message = str(record.msg or "")
         if event is None and message.startswith(_UNINTERESTING):
             return
-        if plan_in_process.trouble and plan_in_process.trouble in message:
-            self._write(f"error: {plan_in_process.trouble}")
+        if (trouble := told_in(message)) is not None:
+            self._write(f"error: {trouble}")
         elif in_process is None or self.common_settings.verbose:
             self._write(self.format(record))
             if in_process is not None and (event is LogEvent.RUN_INFO or message.startswith(_NOTHING_TO_DO)):

@@ -7,8 +7,9 @@ Snakemake decides by rule what is sent away.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenStep
 
 SEPARATOR = "#"
@@ -62,3 +63,20 @@ def _function_names(
 def _identifier(text: str) -> str:
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     return f"_{name}" if name[:1].isdigit() else name
+
+
+def check_rule_names(
+    named: Mapping[str, Collection[str]], steps: Sequence[FrozenStep], rule_of: Callable[[FrozenStep], str]
+) -> None:
+    """Refuse a step where Snakemake wants a rule; `named` says what was written after which flag."""
+    rules = {rule_of(step) for step in steps}
+    for flag, names in named.items():
+        for name in sorted(set(names) - rules):
+            step = next((step for step in steps if name in (step.name, step.key, step.output_path)), None)
+            if step is not None:
+                rule = rule_of(step)
+                again = f" To run it again: `--config force='^{re.escape(step.name)}$'`." if flag == "-R" else ""
+                raise SettingsError(
+                    f"{flag} takes rules, and {name} is a step.{again} The rule {rule}, which runs it, stands for all"
+                    f" its steps: `{flag} {rule}`."
+                )

@@ -160,9 +160,6 @@ _current: PlanInProcess | None = None
 chose_slurm: bool = False
 """The user chose our Slurm executor, for a run or for a dry run."""
 
-trouble: str | None = None
-"""What stops this process, for the console to tell without Snakemake's additions."""
-
 
 def start(plan: FrozenPlan) -> PlanInProcess:
     """Make `plan` the one of this process."""

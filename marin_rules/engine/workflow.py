@@ -14,57 +14,38 @@ import gc
 import getpass
 import logging
 import os
-import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any
 
 from snakemake.logging import logger
-from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.driver.launch import Launcher
+from marin_rules.driver.run_lifecycle import RunLifecycle
 from marin_rules.engine import interrupts, plan_in_process
 from marin_rules.engine.console import ALL_DONE
+from marin_rules.engine.given_plan import give_plan, given_plan
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
-from marin_rules.engine.names import SEPARATOR
+from marin_rules.engine.names import check_rule_names
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.rule_files import check_rules_of_steps
-from marin_rules.engine.run_lifecycle import RunLifecycle
-from marin_rules.errors import MarinRulesError, SettingsError
-from marin_rules.plans.frozen import FrozenStep
-from marin_rules.plans.plan_file import read_plan
+from marin_rules.engine.step_commands import StepCommands, conda_file, is_plain, project_conda_file
+from marin_rules.engine.targets import Targets
+from marin_rules.engine.trouble import guarded
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.prepare import prepare_experiment
-from marin_rules.plans.run import python_version
 from marin_rules.plans.search_path import search
 from marin_rules.project import project_folder
 from marin_rules.settings.job_settings import read_job_settings
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
 from marin_rules.settings.profiles import foreign_profile
-from marin_rules.settings.run_settings import read_settings
+from marin_rules.settings.run_settings import Settings, read_settings
 from marin_rules.state.assessment import IDLE, Assessment, State
-from marin_rules.worker.command import run_step_command
-
-_MILESTONES = 100
-"""Python stops a recursion after 1000 calls; each level takes Snakemake two, and a file's handling some more."""
-
-PLAN_VARIABLE = "MARIN_RULES_PLAN"
-"""Names the frozen plan to processes that must not plan again: the engine of `python x.py`, and those that Snakemake
-starts for jobs of hand-written rules. Snakemake gives them a command line of its own, on which nothing of ours stands.
-"""
-
-DIGEST_VARIABLE = "MARIN_RULES_PLAN_DIGEST"
-"""What that plan must be."""
-
-
-CONDA_PYTHON = "conda"
-"""What run-step takes for the Python of the conda environment that Snakemake has activated, wherever that is."""
 
 
 def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflow:
@@ -75,15 +56,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     name_the_user()
     # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
     logging.getLogger("snakemake.logging").propagate = False
-    try:
-        frozen = os.environ.get(PLAN_VARIABLE)
-        settings = read_settings(config)
-        check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
-        check_not_planted(config_file(), os.getcwd(), "the configuration")
-        plan = read_plan(frozen, os.environ.get(DIGEST_VARIABLE)) if frozen else prepare_experiment(settings)
-    except (MarinRulesError, OSError) as error:
-        plan_in_process.trouble = str(error)
-        raise WorkflowError(str(error)) from None
+    settings, plan = guarded(lambda: _settings_and_plan(config))
     in_process, invocation = plan_in_process.start(plan), Invocation(workflow)
     if invocation.is_driver:
         interrupts.install()
@@ -91,6 +64,13 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
             logger.warning(remark)
     in_process.live = not invocation.is_driver  # A process for one job is there because something runs.
     return MarinWorkflow(in_process, invocation, storage, settings.max_concurrent)
+
+
+def _settings_and_plan(config: Mapping[str, Any]) -> tuple[Settings, FrozenPlan]:
+    settings = read_settings(config)
+    check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
+    check_not_planted(config_file(), os.getcwd(), "the configuration")
+    return settings, given_plan() or prepare_experiment(settings)
 
 
 def name_the_user() -> None:
@@ -114,9 +94,9 @@ class MarinWorkflow:
         self.invocation = invocation
         self._software = SoftwareFolder(in_process.plan, deploys_conda=invocation.deploys_conda)
         self._jobs = JobResources(in_process, invocation)
-        self.lifecycle = RunLifecycle(in_process, self._software)
-        self._storage = storage
-        self._targets: dict[int, Any] = {}
+        self._commands = StepCommands(self.plan, self._software, deploys_conda=invocation.deploys_conda)
+        self._lifecycle = RunLifecycle(self.plan, self._software)
+        self._targets = Targets(in_process, storage)
         # Snakemake inspects an input function at each of its calls, which is quicker for a plain function.
         self.inputs = lambda wildcards: self._inputs(wildcards)
         in_process.destination = self._jobs.destination
@@ -133,27 +113,27 @@ class MarinWorkflow:
         """Hand-written rules that belong to the experiment, about to be included."""
         files = self.plan.run.rule_files
         for file in files:
-            self._guarded(lambda file=file: self.invocation.check_rule_file(file))
+            guarded(partial(self.invocation.check_rule_file, file))
         return files
 
     # -- rules -----------------------------------------------------------------------------------------------
 
     def target(self, rule: str) -> Any:
         """The output of a rule: the target of any of its steps."""
-        return self._storage(f"{{step}}{SEPARATOR}{rule}", retrieve=False)
+        return self._targets.of_rule(rule)
 
     def _inputs(self, wildcards: Any) -> list[Any]:
         """What a step waits for: nothing once it is done, else its unfinished dependencies."""
         step = self.in_process.step(wildcards.step)
         if not self.invocation.executes:
-            return [self._target_of(index) for index in step.dependencies]
+            return [self._targets.of(index) for index in step.dependencies]
         verdicts = self._assessment.verdicts
         verdict = verdicts[step.index]
         if verdict.refused:
             return self._all_that_can_run()
         if verdict.state in IDLE:
             return []
-        return [self._target_of(index) for index in step.dependencies if verdicts[index].state not in IDLE]
+        return [self._targets.of(index) for index in step.dependencies if verdicts[index].state not in IDLE]
 
     def is_local(self, rule: str) -> bool:
         """Whether the steps of a rule run beside the driver, wherever the others are sent."""
@@ -167,32 +147,17 @@ class MarinWorkflow:
 
     def conda(self, rule: str) -> Any:
         """The conda environment of a rule's steps, for `--sdm conda`; none for steps that have one made by uv."""
-        default = self.environment(f"steps-{python_version()}.yaml")
-        steps = self._steps_of(rule)
-        if all(step.conda_file is None and step.software is None for step in steps):
-            return default
-        return lambda wildcards: self._conda_of(self.in_process.step(wildcards.step), default)
-
-    @staticmethod
-    def _conda_of(step: FrozenStep, default: str) -> str | None:
-        return step.conda_file or (default if step.software is None else None)
+        if all(map(is_plain, self._steps_of(rule))):
+            return conda_file(None)
+        return lambda wildcards: conda_file(self.in_process.step(wildcards.step))
 
     def command(self, rule: str) -> Any:
         """What the job of a step executes; Snakemake fills the step in."""
-        if all(step.conda_file is None and step.software is None for step in self._steps_of(rule)):
-            command = self._command_of(None)
+        if all(map(is_plain, self._steps_of(rule))):
+            command = guarded(lambda: self._commands.command(None))
             # Text with braces would have wildcards; what a function returns is taken as it is, but takes longer.
             return command if "{" not in command else lambda wildcards: command
-        return lambda wildcards: self._command_of(self.in_process.step(wildcards.step))
-
-    def _command_of(self, step: FrozenStep | None) -> str:
-        """With the Python of the step's own environment, or of a conda environment, or with the driver's."""
-        position = None if step is None else self._software.position(step)
-        if position is not None:
-            return self._run_step(self._software.python(position), self._guarded(lambda: self._software.package))
-        if self.invocation.deploys_conda:
-            return self._run_step(CONDA_PYTHON, self._guarded(lambda: self._software.package))
-        return self._run_step(sys.executable)
+        return lambda wildcards: guarded(lambda: self._commands.command(self.in_process.step(wildcards.step)))
 
     def _steps_of(self, rule: str) -> list[FrozenStep]:
         return self._steps_by_rule.get(rule, [])
@@ -211,22 +176,22 @@ class MarinWorkflow:
 
     def requested(self, wildcards: Any) -> list[Any]:
         """The targets of a run: whatever is unfinished and nothing else waits for."""
-        self._guarded(self._check_hand_written)
+        guarded(self._check_hand_written)
         if not self.invocation.executes:
-            self._guarded(self.invocation.check_question)
+            guarded(self.invocation.check_question)
             self.invocation.trust_statuses()
             needed = [step for step in self.plan.steps if step.needed]
-            return [self._target_of(step.index) for step in (*milestones(needed), *_ends(needed))]
+            return self._targets.of_all(needed)
         # Snakemake has put the folder of every rule file in front of Python's own library.
         search([os.path.dirname(file) for file in self.plan.run.rule_files])
-        self._guarded(self.invocation.check)
-        self._guarded(self._check_names)
-        self.invocation.force(self._target_of(index) for index in self._asked_again)
+        guarded(self.invocation.check)
+        guarded(lambda: check_rule_names(self.invocation.named, self.plan.steps, self.in_process.rule))
+        self.invocation.force(self._targets.of(index) for index in self._asked_again)
         scheduled = self._assessment.scheduled
-        self._guarded(lambda: self._prepare(scheduled))
+        guarded(lambda: self._prepare(scheduled))
         if not scheduled or self._is_told_without_jobs:
             return self._nothing_to_run()
-        return [self._target_of(step.index) for step in (*milestones(scheduled), *_ends(scheduled))]
+        return self._targets.of_all(scheduled)
 
     @property
     def _is_told_without_jobs(self) -> bool:
@@ -269,7 +234,7 @@ class MarinWorkflow:
     @staticmethod
     def environment(name: str) -> str:
         """The path of one of the project's own conda environments, wherever the rule's file is."""
-        return str(project_folder() / "envs" / name)
+        return project_conda_file(name)
 
     def output_path(self, wildcards: Any) -> str:
         """Where a hand-written rule writes."""
@@ -281,28 +246,36 @@ class MarinWorkflow:
 
     def leased(self, script: str, interpreter: str = "bash -euo pipefail") -> str:
         """A command that runs `script` under the step's lease, in whatever environment the rule has."""
-        run_step = _literal(self._run_step(sys.executable))
-        command = f"{run_step} {{wildcards.step}} --log={{log}} --script {_literal(shlex.quote(interpreter))}"
-        return f"{command} <<'END_OF_SCRIPT'\n{script}\nEND_OF_SCRIPT\n"
+        return self._commands.leased(script, interpreter)
 
     # -- the run ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
         interrupts.take_terminate_over()
-        os.environ.update({PLAN_VARIABLE: self.plan.run.plan_path, DIGEST_VARIABLE: self.plan.digest})
+        give_plan(self.plan.run.plan_path, self.plan.digest)
         if self.invocation.deploys_conda:
             made = self.invocation.conda_environments()
             self.plan.conda = {self.in_process.step(key).index: environment for key, environment in made.items()}
-        self._hold_folders()
-        sent = [step for step in self._assessment.scheduled if self.in_process.is_remote(step)]
-        self._guarded(lambda: self.in_process.launcher.prepare(sent, say=logger.warning))
-        self._guarded(lambda: self.lifecycle.start(warm=self._starts_jobs_here))
+        scheduled = self._assessment.scheduled
+        self._targets.hold_folders(scheduled)
+        sent = [step for step in scheduled if self.in_process.is_remote(step)]
+        guarded(lambda: self.in_process.launcher.prepare(sent, say=logger.warning))
+        guarded(self._start_run)
+        self.in_process.live = True
+
+    def _start_run(self) -> None:
+        self._lifecycle.start(
+            self._assessment,
+            self.in_process.statuses(),
+            uses_our_files=self.in_process.uses_our_files,
+            warm=self._starts_jobs_here,
+        )
 
     def finish(self, *, success: bool) -> None:
         """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""
         whole = success or (interrupts.came() and self.invocation.is_over(self._is_done_again))
-        self._guarded(lambda: self.lifecycle.finish(success=whole))
+        guarded(lambda: self._lifecycle.finish(success=whole))
         if whole:
             interrupts.end()
             still_there = self.in_process.look_for_results_again()
@@ -314,31 +287,16 @@ class MarinWorkflow:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _hold_folders(self) -> None:
-        """At its end a run removes the empty folders of its targets, even if another run is about to use them.
-
-        No file is ever made for a target, so all these folders are empty unless something is put there.
-        """
-        for folder in {os.path.dirname(self._target_of(step.index)) for step in self._assessment.scheduled}:
-            os.makedirs(folder, exist_ok=True)
-            Path(folder, ".keep").touch()
-
     @property
     def _starts_jobs_here(self) -> bool:
         if self.invocation.runs_here:
             return True
         return any(self.is_local(self.in_process.rule(step)) for step in self._assessment.scheduled)
 
-    def _run_step(self, python: str, package: str = "-") -> str:
-        command = ["source", str(run_step_command()), python, package]
-        return shlex.join([*command, "--digest", self.plan.digest, "--plan", self.plan.run.plan_path, "--step"])
-
     @cached_property
     def _assessment(self) -> Assessment:
         """Known once the DAG is built: only then Snakemake knows what is forced."""
-        assessment = self._guarded(lambda: self.in_process.assess(self._is_forced))
-        assert isinstance(assessment, Assessment)
-        return assessment
+        return guarded(lambda: self.in_process.assess(self._is_forced))
 
     def _is_done_again(self, key: str) -> bool:
         """Whether a step was done in this run: the status of a forced one tells of an earlier run."""
@@ -348,73 +306,17 @@ class MarinWorkflow:
         rules = self.invocation.forced_rules
         return self.invocation.forces_all or self.in_process.rule(step) in rules or step.index in self._asked_again
 
-    def _check_names(self) -> None:
-        """A step where a rule is wanted."""
-        rules = {self.in_process.rule(step) for step in self.plan.steps}
-        for flag, names in self.invocation.named.items():
-            for name in sorted(names - rules):
-                step = next((step for step in self.plan.steps if name in (step.name, step.key, step.output_path)), None)
-                if step is not None:
-                    rule = self.in_process.rule(step)
-                    again = f" To run it again: `--config force='^{re.escape(step.name)}$'`." if flag == "-R" else ""
-                    raise SettingsError(
-                        f"{flag} takes rules, and {name} is a step.{again} The rule {rule}, which runs it, stands for"
-                        f" all its steps: `{flag} {rule}`."
-                    )
-
     def _nothing_to_run(self) -> list[Any]:
         """A file that exists: Snakemake then finds nothing to be done, and starts nothing.
 
         It is no step's target: that would bring a job into the DAG, for which Snakemake makes a conda environment.
         """
         if not self.invocation.dry_run and self.invocation.is_driver:
-            self._guarded(self.lifecycle.nothing_to_run)
+            guarded(self._lifecycle.nothing_to_run)
         return [str(project_folder() / "Snakefile")]
 
     def _all_that_can_run(self) -> list[Any]:
         """A refused step comes last: everything that does not depend on it is done before the run fails."""
         able = (State.RUN, State.ELSEWHERE)
         steps = [verdict.step for verdict in self._assessment.verdicts if verdict.state in able]
-        return [self._target_of(step.index) for step in _ends(steps)]
-
-    def _target_of(self, index: int) -> Any:
-        target = self._targets.get(index)
-        if target is None:
-            rule = self.in_process.rule(self.plan.steps[index])
-            target = self._targets[index] = self._storage(
-                f"{self.plan.steps[index].key}{SEPARATOR}{rule}", retrieve=False
-            )
-        return target
-
-    @staticmethod
-    def _guarded(action: Any) -> Any:
-        """Errors that a person can act on reach Snakemake without a traceback."""
-        try:
-            return action()
-        except (MarinRulesError, OSError) as error:
-            plan_in_process.trouble = str(error)
-            raise WorkflowError(str(error)) from None
-
-
-def milestones(steps: Sequence[FrozenStep], distance: int = _MILESTONES) -> list[FrozenStep]:
-    """Steps along the way to the ends of long chains, first things first.
-
-    Snakemake finds the jobs that a target needs by recursion, one level a job, and takes up targets in turn. With these
-    among them no recursion goes deeper than `distance`, however long a chain is. All are needed for the ends anyway.
-    """
-    level: dict[int, int] = {}
-    for step in steps:  # In the plan's order: what a step depends on comes before it.
-        level[step.index] = 1 + max((level[index] for index in step.dependencies if index in level), default=0)
-    found = [step for step in steps if level[step.index] % distance == 0]
-    return sorted(found, key=lambda step: level[step.index])
-
-
-def _literal(text: str) -> str:
-    """Text that stays what it is when Snakemake fills the placeholders of a command in."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _ends(steps: Sequence[FrozenStep]) -> list[FrozenStep]:
-    """Those of `steps` that no other of them depends on."""
-    inner = {index for step in steps for index in step.dependencies}
-    return [step for step in steps if step.index not in inner]
+        return self._targets.of_ends(steps)

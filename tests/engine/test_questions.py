@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
-from marin_rules.engine.workflow import milestones
+from marin_rules.engine.targets import milestones
 from marin_rules.plan import make_plan
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.run import new_run

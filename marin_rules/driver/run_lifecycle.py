@@ -1,17 +1,23 @@
-"""The driver's side of a run: what happens before the first job and after the last one."""
+"""The life of a run: what happens before its first job and after its last one, whoever runs the jobs.
+
+lifecycle.start(assessment, statuses)   before the first job: the plan is written, the run registered
+lifecycle.nothing_to_run()              instead of it, when everything is done already
+lifecycle.finish(success=...)           after the last job
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Mapping
 
 from marin_rules.clusters.allocation import DRIVER_JOB_VARIABLE, driver_job
 from marin_rules.driver.environments import SoftwareFolder
-from marin_rules.engine.plan_in_process import PlanInProcess
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.stores import check_leases
-from marin_rules.state.assessment import IDLE
+from marin_rules.state.assessment import IDLE, Assessment, StatusOrError
 from marin_rules.state.info import experiment_info_path, write_experiment_info
 from marin_rules.state.run_presence import RunPresence
 from marin_rules.state.status import Status, parse_status, read_status, status_bytes, status_path
@@ -33,29 +39,39 @@ def _say(text: str) -> None:
 class RunLifecycle:
     """Starts and ends the run of one plan."""
 
-    def __init__(self, in_process: PlanInProcess, software: SoftwareFolder) -> None:
-        self._in_process = in_process
+    def __init__(self, plan: FrozenPlan, software: SoftwareFolder) -> None:
+        self._plan = plan
         self._software = software
-        self._plan = in_process.plan
+        self._assessment: Assessment | None = None
         self._warm: WarmServer | None = None
-        self._presence = RunPresence(in_process.plan)
+        self._presence = RunPresence(plan)
 
-    def start(self, *, warm: bool) -> None:
+    def start(
+        self,
+        assessment: Assessment,
+        statuses: Mapping[str, StatusOrError],
+        *,
+        uses_our_files: Callable[[FrozenStep], bool] = lambda step: True,
+        warm: bool = False,
+    ) -> None:
+        """Make everything ready for jobs. Whatever is missing is reported before anything is written.
+
+        `statuses` are those of all output paths, as they were judged. Environments are built here for steps whose jobs
+        use the driver's files. `warm`: steps will run on this machine, so a worker is kept ready for them.
+        """
+        self._assessment = assessment
         run = self._plan.run
-        assessment = self._in_process.assessment
-        if assessment is not None:
-            check_leases(step.output_path for step in assessment.scheduled)
-            self._software.ensure(filter(self._in_process.uses_our_files, assessment.scheduled), say=_say)
-            done = self._in_process.statuses()
-            again = (step for step in assessment.scheduled if done[step.output_path] is Status.SUCCESS)
-            self._plan.forced = tuple(step.index for step in again)
+        check_leases(step.output_path for step in assessment.scheduled)
+        self._software.ensure(filter(uses_our_files, assessment.scheduled), say=_say)
+        again = (step for step in assessment.scheduled if statuses[step.output_path] is Status.SUCCESS)
+        self._plan.forced = tuple(step.index for step in again)
         claim_prefix(run.prefix)
         write_plan(self._plan, run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
+        # For the jobs on this machine: Snakemake starts them from this process, with its environment.
         os.environ.update(exported(self._plan.variables) or passed_on())
         os.environ[DRIVER_JOB_VARIABLE] = driver_job()
         self._presence.begin()
-        self._in_process.live = True
         if warm:
             try:
                 self._warm = WarmServer(run.plan_path, self._plan.digest)
@@ -69,7 +85,7 @@ class RunLifecycle:
                 write_experiment_info(self._plan, Owner.current().worker_id)
 
     def finish(self, *, success: bool) -> None:
-        run = self._plan.run
+        """Leave the registry; of a run that did everything, nothing but its data stays."""
         self._presence.end()
         if self._warm is not None:
             self._warm.stop()
@@ -77,16 +93,15 @@ class RunLifecycle:
             self._mark_dependents()
         else:
             with contextlib.suppress(OSError):  # Nobody reads it any more.
-                remove_tree(run.directory)
+                remove_tree(self._plan.run.directory)
 
     def _mark_dependents(self) -> None:
         """Steps that did not run because something they depend on failed get DEP_FAILED."""
-        assessment = self._in_process.assessment
-        if assessment is None:
+        if self._assessment is None:
             return
         owner = Owner.current()
         failed: set[int] = set()
-        for verdict in assessment.verdicts:
+        for verdict in self._assessment.verdicts:
             step = verdict.step
             if verdict.state in IDLE:
                 continue

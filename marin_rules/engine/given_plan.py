@@ -1,0 +1,31 @@
+"""The frozen plan that a process is started with, in place of an experiment to plan.
+
+Named in two variables, for Snakemake starts processes for the jobs of hand-written rules with a command line of its
+own, on which nothing of ours stands. They must not plan again, nor must the engine of `python x.py`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.plan_file import read_plan
+
+PLAN_VARIABLE = "MARIN_RULES_PLAN"
+"""Where the plan is."""
+
+DIGEST_VARIABLE = "MARIN_RULES_PLAN_DIGEST"
+"""What the plan must be; without it, only a plan of this user's own is taken."""
+
+
+def give_plan(path: str, digest: str | None) -> None:
+    """Let this process, and those that it starts, take the plan at `path`."""
+    os.environ[PLAN_VARIABLE] = path
+    if digest is not None:
+        os.environ[DIGEST_VARIABLE] = digest
+
+
+def given_plan() -> FrozenPlan | None:
+    """The plan that this process was started with, None if it has to make one."""
+    path = os.environ.get(PLAN_VARIABLE)
+    return read_plan(path, os.environ.get(DIGEST_VARIABLE)) if path else None
