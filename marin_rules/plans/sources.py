@@ -21,6 +21,7 @@ import hashlib
 import importlib.abc
 import json
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Collection, Sequence
@@ -36,6 +37,9 @@ from marin_rules.storage.files import file_size, read_bytes
 
 _PIPELINE = f"{PACKAGE.name}.pipeline"
 """The one part of this package whose functions are steps, and travel as the user's do."""
+
+_LATE_IMPORT = re.compile(rb"^[ \t]+(?:from|import)[ \t]|:[ \t]*(?:from|import)[ \t]", re.MULTILINE)
+"""An `import` that need not have been executed with its module. Most have none, and need not be parsed."""
 
 _MOST_BYTES = 4 << 20
 """Of one module. No person writes such a file, and all jobs of a run read the plan that holds it."""
@@ -60,7 +64,7 @@ def collect_sources(folders: Sequence[str], secrets: Collection[str], experiment
     collection = _Collection(folders, secrets)
     collection.take_imported()
     if experiment is not None and experiment.endswith(".py") and os.path.isfile(experiment):
-        collection.follow(read_bytes(experiment) or b"", package="")
+        collection.follow_executed(read_bytes(experiment) or b"", package="")
     found = collection.found
     return json.dumps({name: asdict(source) for name, source in found.items()}).encode() if found else b""
 
@@ -101,12 +105,14 @@ class _Collection:
             while name := name.rpartition(".")[0]:
                 if name not in self.found and name in sys.modules and name != PACKAGE.name:
                     self.found[name] = _Source("", _locations(sys.modules[name]) or [], "")
-        while self._imports:
-            self.follow(*self._imports.pop())
+        executed, self._imports = self._imports, []
+        for source, package in executed:
+            self.follow_executed(source, package)
 
-    def follow(self, source: bytes, package: str) -> None:
-        """Modules that a source names, and those that these name."""
-        self._imports.append((source, package))
+    def follow_executed(self, source: bytes, package: str) -> None:
+        """Modules that a source names, and did not import when it was executed here; and those that these name."""
+        if _LATE_IMPORT.search(source):
+            self._imports.append((source, package))
         while self._imports:
             for name in imported_modules(*self._imports.pop()):
                 if name not in self.found and name not in sys.modules and not hides_python_module(name):
