@@ -127,10 +127,10 @@ def live_lease(output_path: str) -> LeaseRecord | None:
 def run_block(output_path: str) -> Mapping[str, Any]:
     """What the last worker of a step wrote down about its attempt; nothing if there is none, or no telling."""
     try:
-        block = (read_info(output_path) or {}).get("run")
+        block: Mapping[str, Any] = (read_info(output_path) or {}).get("run", {})
     except (MarinRulesError, OSError):
         return {}
-    return block if isinstance(block, dict) else {}
+    return block
 
 
 class _Search:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marin_rules.state.progress import made_progress
+from marin_rules.state.progress import made_progress, was_stopped_in
 
 BEGAN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
 
@@ -46,3 +46,25 @@ def test_our_own_files_are_no_progress(write: Callable[[str, int], None], tmp_pa
 def test_without_an_attempt_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("data")
     assert not made_progress(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("status", "run", "expected"),
+    [
+        ("CANCELLED", {"slurm": {"job_id": "7"}}, True),
+        ("CANCELLED", {"cloud": {"job_id": "7"}}, True),
+        ("CANCELLED", {"slurm": {"job_id": "8"}}, False),
+        ("CANCELLED", {"host": "n1"}, False),
+        ("FAILED", {"slurm": {"job_id": "7"}}, False),
+    ],
+)
+def test_whether_the_last_attempt_was_stopped_in_a_job(
+    status: str, run: object, expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".executor_status").write_text(status)
+    (tmp_path / ".executor_info").write_text(json.dumps({"run": run}))
+    assert was_stopped_in(str(tmp_path), "7") == expected
+
+
+def test_a_step_that_never_ran_was_stopped_in_no_job(tmp_path: Path) -> None:
+    assert not was_stopped_in(str(tmp_path), "7")

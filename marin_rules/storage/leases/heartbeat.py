@@ -3,7 +3,7 @@
 Errors are retried while the lease is surely still ours, and are a loss after that: nobody may believe in a lease that
 others may already have taken over. The step must then be stopped; `wake` tells whoever watches over it.
 
-A process that was paused (SIGSTOP, `scontrol suspend`, a suspended machine) for so long that others may have taken its
+A process that was paused (SIGSTOP, a suspended job or machine) for so long that others may have taken its
 lease does not know whether somebody did. It is in doubt until the next refresh is answered: nothing may be done
 meanwhile, and if nobody took the lease, all goes on. For a store that does not answer, doubt ends in a loss.
 """

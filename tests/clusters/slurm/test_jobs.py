@@ -205,6 +205,30 @@ def test_a_step_whose_node_lost_its_power_is_stopped_once_its_lease_has_expired(
     slurm_with_hosts.start_node(job.nodes)
 
 
+def test_a_run_on_this_machine_beside_one_on_the_cluster(
+    waiting_run: Callable[..., Running], slurm: SlurmCluster, jobs: Callable[..., Result], lab: Lab
+) -> None:
+    """The same experiment below another prefix: neither is taken for the other."""
+    waiting_run()
+    elsewhere = lab.folder / "local"
+    local = lab.start_snakemake("-j", "2", experiment=lab.folder / "experiment.py", prefix=elsewhere)
+    local.wait_for(lambda: _count(elsewhere, ".executor_log", "here") == 2, "the local steps to wait")
+    local.wait_for(lambda: _count(elsewhere, ".executor_info", '"started"') == 2, "what their workers write down")
+    steps = json.loads(jobs("list", "--json").output)["steps"]
+    by_place = {(Path(step["output_path"]).parent.name, step["step"]): step for step in steps}
+    assert {key: (step["slurm_job"] is None, step["pid"] is None) for key, step in by_place.items()} == {
+        ("out", "first"): (False, False), ("out", "second"): (False, False),
+        ("local", "first"): (True, False), ("local", "second"): (True, False),
+    }  # fmt: skip
+    assert "may be one of several steps" in jobs("stop", "first").output
+    stopped = jobs("stop", by_place["local", "first"]["run"])
+    assert stopped.code == 0, stopped.output
+    assert local.wait().code != 0
+    assert {path.read_text() for path in elsewhere.glob("*/.executor_status")} == {"CANCELLED"}
+    assert (lab.status_of("first"), lab.status_of("second")) == ("RUNNING", "RUNNING")
+    assert {job.state for job in slurm.jobs()} == {"RUNNING"}
+
+
 def test_what_runs_is_shown_while_slurm_does_not_answer(
     waiting_run: Callable[..., Running], slurm: SlurmCluster, jobs: Callable[..., Result], lab: Lab
 ) -> None:
