@@ -9,7 +9,7 @@ EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 export PIP_USER := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-faults lint hooks bench browser slurm requirements clean
+.PHONY: help setup run quick test test-faults lint hooks bench browser slurm requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses t
 
 run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)
+
+# A test that starts a process is marked so, or fails: tests/support/processes.py.
+quick: setup lint ## lint, then run the tests that start no process: less than a minute
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not processes and not faults" tests
 
 # More workers than cores: many tests wait for Slurm, for leases or for each other.
 test: setup lint browser slurm ## lint, then run the tests

@@ -18,17 +18,20 @@ def answer_of(code: str) -> object:
     return json.loads(done.stdout)
 
 
+@pytest.mark.processes
 def test_what_is_not_used_is_not_imported() -> None:
     code = "import json, sys, marin_rules; print(json.dumps(sorted(name for name in sys.modules if 'marin' in name)))"
     assert answer_of(code) == ["marin_rules", "marin_rules.remote", "marin_rules.resources"]
 
 
+@pytest.mark.processes
 def test_an_import_of_everything_gives_everything() -> None:
     names = answer_of("import json; from marin_rules import *; print(json.dumps(dir()))")
     assert isinstance(names, list)
     assert set(marin_rules.__all__) <= set(names)
 
 
+@pytest.mark.processes
 def test_the_function_remote_is_not_replaced_by_its_module() -> None:
     code = (
         "import json, marin_rules.remote, marin_rules; from marin_rules import *; print(json.dumps(callable(remote)))"
@@ -36,6 +39,7 @@ def test_the_function_remote_is_not_replaced_by_its_module() -> None:
     assert answer_of(code) is True
 
 
+@pytest.mark.processes
 def test_a_fresh_package_lists_all_names() -> None:
     names = answer_of("import json, marin_rules; print(json.dumps(dir(marin_rules)))")
     assert isinstance(names, list)

@@ -470,6 +470,7 @@ def test_sets_that_say_nothing_about_identity(items: Any, expected: Any) -> None
     assert plan.steps[0].config == {"s": expected}
 
 
+@pytest.mark.processes
 def test_a_reference_among_others_in_a_set_would_have_many_paths() -> None:
     code = (
         "from marin_rules import *; "
@@ -515,6 +516,7 @@ def test_versioned_values_that_json_cannot_write(kind: str) -> None:
     refused(step("user", [step("culprit", {"x": versioned(value)})]), match="step 'culprit'")
 
 
+@pytest.mark.processes
 def test_a_config_that_holds_itself() -> None:
     code = (
         "from marin_rules import ExecutorStep\n"
@@ -528,7 +530,7 @@ def test_a_config_that_holds_itself() -> None:
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=5,
+        timeout=60,
     )
     assert "PlanError: step 'culprit'" in ended.stderr
 

@@ -47,6 +47,7 @@ def test_a_step_of_one_process_has_no_address_to_meet_at() -> None:
     assert ThisProcess.from_variables(variables) == ThisProcess()
 
 
+@pytest.mark.processes
 def test_programs_that_a_process_starts_get_the_same_answer() -> None:
     script = "import json; from dataclasses import asdict; from marin_rules import this_process;"
     script += "print(json.dumps(asdict(this_process())))"

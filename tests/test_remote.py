@@ -266,6 +266,7 @@ def test_a_function_registered_by_value_is_frozen_in_its_pickle() -> None:
         del sys.modules["an_experiment"]
 
 
+@pytest.mark.processes
 def test_a_function_of_a_script_travels_to_another_process(tmp_path: Path) -> None:
     pytest.importorskip("cloudpickle")
     script = tmp_path / "experiment.py"

@@ -39,6 +39,7 @@ def found(child: subprocess.Popen[bytes]) -> Iterator[LocalProcess]:
         yield process
 
 
+@pytest.mark.processes
 def test_a_process_gets_its_signal(found: LocalProcess, child: subprocess.Popen[bytes]) -> None:
     assert found.pid == child.pid
     assert not found.has_ended()
@@ -48,18 +49,21 @@ def test_a_process_gets_its_signal(found: LocalProcess, child: subprocess.Popen[
     found.send(signal.SIGTERM)  # Once more is no error.
 
 
+@pytest.mark.processes
 def test_a_halted_process_gets_its_signal(found: LocalProcess, child: subprocess.Popen[bytes]) -> None:
     os.kill(child.pid, signal.SIGSTOP)
     found.send(signal.SIGTERM)
     assert child.wait(30) == -signal.SIGTERM
 
 
+@pytest.mark.processes
 def test_a_later_process_with_the_same_number_is_not_found(child: subprocess.Popen[bytes]) -> None:
     owner = owner_of(child.pid)
     assert owner.start_ticks is not None
     assert LocalProcess.find(replace(owner, start_ticks=owner.start_ticks - 1)) is None
 
 
+@pytest.mark.processes
 def test_a_process_that_has_ended_is_not_found(child: subprocess.Popen[bytes]) -> None:
     owner = owner_of(child.pid)
     child.kill()
@@ -91,6 +95,7 @@ def test_what_is_from_before_a_restart() -> None:
     assert not is_from_before_a_restart(replace(here, host="other", boot_id="other"))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("trap", "expected"), [("", signal.SIGINT), ("trap '' INT;", signal.SIGTERM)])
 def test_a_process_that_ignores_an_interrupt_is_stopped_otherwise(trap: str, expected: signal.Signals) -> None:
     words = ["sh", "-c", f"{trap} echo ready; read answer"]
@@ -103,6 +108,7 @@ def test_a_process_that_ignores_an_interrupt_is_stopped_otherwise(trap: str, exp
             assert process.interruption is expected
 
 
+@pytest.mark.processes
 def test_the_company_of_a_process_is_what_it_started_in_its_own_group() -> None:
     """What it has put into a group of its own, it has to end itself."""
     script = """

@@ -15,6 +15,7 @@ LONG = int(os.environ.get("MARIN_CAMPAIGN_CASES", "300"))
 FIRST = int(os.environ.get("MARIN_CAMPAIGN_SEED", "1000"))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("seed", SHORT)
 def test_short_campaign(seed: int) -> None:
     wrong = judge(seed)

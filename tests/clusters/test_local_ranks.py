@@ -34,12 +34,14 @@ def heard() -> Heard:
     return Heard()
 
 
+@pytest.mark.processes
 def test_each_knows_who_it_is_and_is_heard(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARIN_PROCESS_RANK", "9")  # Of a step that this one is part of.
     assert LocalRanks(3).run(["sh", "-c", LOOK], {"SAID": "3"}, heard) is None
     assert heard.lines == {rank: [b"%d of 3, here %d of 3\n" % (rank, rank), b"no end of line"] for rank in range(3)}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("end", "wanted"),
     [("exit 3", "rank 1 ended with exit code 3"), ("kill -9 $$", "rank 1 was ended by SIGKILL")],
@@ -55,12 +57,14 @@ def test_when_one_fails_the_others_may_save_what_they_have(end: str, wanted: str
     assert heard.lines[0] == [b"ready\n", b"saved\n"]
 
 
+@pytest.mark.processes
 def test_one_that_hangs_after_another_has_failed_is_killed(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_ranks, "_STOP_SECONDS", 0.2)
     script = 'if [ "$MARIN_PROCESS_RANK" = 1 ]; then exit 1; fi; trap "" TERM; while :; do sleep 0.05; done'
     assert LocalRanks(3).run(["sh", "-c", script], {}, heard) == "rank 1 ended with exit code 1"
 
 
+@pytest.mark.processes
 def test_a_program_that_a_rank_leaves_running_with_its_output_is_not_waited_for(heard: Heard, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     script = f"echo done; sleep 600 & echo $! > {note}.$MARIN_PROCESS_RANK"
@@ -72,6 +76,7 @@ def test_a_program_that_a_rank_leaves_running_with_its_output_is_not_waited_for(
             os.kill(int(Path(f"{note}.{rank}").read_text()), signal.SIGKILL)
 
 
+@pytest.mark.processes
 def test_a_program_that_cannot_be_started_is_an_error(heard: Heard) -> None:
     with pytest.raises(FileNotFoundError, match="no-such-program"):
         LocalRanks(2).run(["no-such-program"], {}, heard)

@@ -35,6 +35,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.startswith(f"usage: marin-rules {name} ")
 
 
+@pytest.mark.processes
 def test_the_help_names_all_commands_and_imports_none() -> None:
     script = """
 import sys
@@ -104,6 +105,7 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["snakefile"])
 
 
+@pytest.mark.processes
 def test_whoever_reads_may_have_seen_enough() -> None:
     """`marin-rules jobs list | head -0`: no traceback, neither from the command nor at Python's end."""
     words = [sys.executable, "-c", "from marin_rules.commands.main import main; raise SystemExit(main(['snakefile']))"]

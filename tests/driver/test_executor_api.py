@@ -269,6 +269,7 @@ print(executor.executor_info_path)
 """
 
 
+@pytest.mark.processes
 def test_the_infos_of_an_experiment_have_one_name(tmp_path: Path) -> None:
     script = tmp_path / "my_experiment.py"
     script.write_text(SCRIPT)
@@ -361,6 +362,7 @@ def test_executor_main_needs_steps(tmp_path: Path) -> None:
         executor_main(ExecutorMainConfig(prefix=str(tmp_path)))
 
 
+@pytest.mark.processes
 def test_a_script_ends_with_one_line_for_what_a_person_can_mend(tmp_path: Path) -> None:
     script = tmp_path / "experiment.py"
     script.write_text(
@@ -531,6 +533,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.processes
 def test_a_placeholder_fits_a_field_of_text_and_no_other(tmp_path: Path) -> None:
     good = experiment(tmp_path, TYPED, "good.py")
     bad = experiment(tmp_path, TYPED.replace("output_path: str =", "output_path: int ="), "bad.py")

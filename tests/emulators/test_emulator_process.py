@@ -42,6 +42,7 @@ def _is_gone_within(seconds: float, emulator_url: str) -> bool:
     return False
 
 
+@pytest.mark.processes
 def test_closing_ends_it_although_a_call_hangs() -> None:
     emulator = GcsEmulator()
     emulator.inject("hang")
@@ -55,6 +56,7 @@ def test_closing_ends_it_although_a_call_hangs() -> None:
         _hanging_call(emulator.url)
 
 
+@pytest.mark.processes
 def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
     # A forked child inherits the pipe that is the emulator's lifeline, and keeps it open: the worst case.
     code = """

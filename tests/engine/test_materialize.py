@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, materialize, this_output_path, versioned
 
 
@@ -28,6 +30,7 @@ def write_number(config: SourceConfig) -> None:
     Path(config.output_path, "number").write_text(str(config.number))
 
 
+@pytest.mark.processes
 def test_two_threads_run_upstream_steps_once(tmp_path: Path) -> None:
     counter, prefix = tmp_path / "counter", str(tmp_path / "out")
     source = ExecutorStep("source", write_number, SourceConfig(str(counter), versioned(7)))

@@ -216,6 +216,7 @@ def method(number: int) -> Callable[[Any], Any]:
     return Adder().add
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("fn", "expected"),
     [
@@ -308,6 +309,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.processes
 def test_an_experiment_file_travels(experiment: Path) -> None:
     loaded = load_experiment(str(experiment))
     folder = experiment.parent / "out"
@@ -337,6 +339,7 @@ def test_an_experiment_file_travels(experiment: Path) -> None:
     ]
 
 
+@pytest.mark.processes
 def test_a_script_that_was_started_itself_travels(experiment: Path) -> None:
     script = EXPERIMENT.format(factor=10).partition("if __name__")[0] + (
         "import sys\n"

@@ -152,6 +152,7 @@ def test_an_edit_of_the_pipeline_or_of_a_users_module_changes_nothing_that_was_p
     assert (lab.folder_of("third") / "words").read_text() == "mine as it was"
 
 
+@pytest.mark.processes
 def test_the_pipeline_is_a_room_of_its_own() -> None:
     """Steps' functions, whose imports are theirs: planning needs none of them."""
     code = "import marin_rules.worker.worker, sys; print('marin_rules.pipeline' in sys.modules)"

@@ -60,6 +60,7 @@ def folder_in(scratch: Path) -> Path:
     return scratch / f"marin-rules-{os.getuid()}"
 
 
+@pytest.mark.processes
 def test_it_becomes_the_module_with_the_archive_on_its_path(start: Start, scratch: Path, tmp_path: Path) -> None:
     (tmp_path / "shown.py").write_text("raise SystemExit('the working directory is no place for code')\n")
     folder = folder_in(scratch)
@@ -70,6 +71,7 @@ def test_it_becomes_the_module_with_the_archive_on_its_path(start: Start, scratc
     assert [path.name for path in folder.iterdir()] == [f"code-{ARCHIVE.digest}"]
 
 
+@pytest.mark.processes
 def test_what_is_unpacked_already_is_not_fetched_again(start: Start) -> None:
     assert start().returncode == 0
     assert start("/nowhere/code.zip").returncode == 0
@@ -82,6 +84,7 @@ def test_it_comes_from_a_bucket(start: Start, gcs: GcsEmulator) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "data", [ARCHIVE.data[:-1], CodeArchive.of({"shown/__main__.py": b"print('other')"}).data, b""]
 )
@@ -97,6 +100,7 @@ def test_another_archive_under_the_same_name_is_refused_by_name(
     assert [*folder_in(scratch).iterdir()] == []
 
 
+@pytest.mark.processes
 def test_a_store_that_does_not_answer_is_named(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = start("memory://nowhere/code.zip")
     assert ran.returncode == bootstrap.EXIT_UNREACHABLE
@@ -104,6 +108,7 @@ def test_a_store_that_does_not_answer_is_named(start: Start, monkeypatch: pytest
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.processes
 def test_a_python_without_the_stores_client_is_told_what_to_install(start: Start) -> None:
     ran = start("never-heard-of://bucket/code.zip")
     assert ran.returncode != 0
@@ -111,12 +116,14 @@ def test_a_python_without_the_stores_client_is_told_what_to_install(start: Start
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.processes
 def test_another_minor_version_of_python_is_refused(start: Start) -> None:
     ran = start(version="3.7")
     assert ran.returncode == bootstrap.EXIT_WRONG_PYTHON
     assert f"this machine's Python is {VERSION} ({sys.executable}), but the run was planned with 3.7" in ran.stderr
 
 
+@pytest.mark.processes
 def test_an_old_python_can_say_so_as_well(start: Start) -> None:
     others = (f"python3.{minor}" for minor in range(7, sys.version_info.minor))
     old = next((found for name in others if (found := shutil.which(name, path="/usr/bin:/usr/local/bin"))), None)
@@ -127,6 +134,7 @@ def test_an_old_python_can_say_so_as_well(start: Start) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["link", "open to all"])
 def test_a_folder_that_others_can_write_to_is_not_used(start: Start, scratch: Path, tmp_path: Path, kind: str) -> None:
     scratch.mkdir()

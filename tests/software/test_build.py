@@ -40,6 +40,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.processes
 def test_a_step_finds_its_packages_and_marin_rules_but_not_snakemake(folder: Path, tmp_path: Path) -> None:
     requirements = resolve_groups(["six", "iniconfig>=2"], str(tmp_path), prefix="out")
     environment = Environment.here(requirements, ["six", "iniconfig>=2"])
@@ -67,6 +68,7 @@ def test_a_step_finds_its_packages_and_marin_rules_but_not_snakemake(folder: Pat
     assert names(folder) == {environment.name, f"packages-{os.getuid()}"}
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_after_the_move_scripts_run_and_bytecode_is_there(folder: Path, tmp_path: Path) -> None:
     environment = Environment.here([SourcePackage(tmp_path / "source", "tiny").requirement])
@@ -79,6 +81,7 @@ def test_after_the_move_scripts_run_and_bytecode_is_there(folder: Path, tmp_path
     assert shown == str(module), "a traceback would name a file that is not there any more"
 
 
+@pytest.mark.processes
 def test_a_warm_environment_needs_no_uv_and_no_time(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +104,7 @@ def test_a_warm_environment_needs_no_uv_and_no_time(
     assert names(folder) == {environment.name}
 
 
+@pytest.mark.processes
 def test_what_uv_cannot_resolve_is_told_in_its_words_and_leaves_nothing(folder: Path) -> None:
     environment = Environment.here(["six==99999"], ["old-six"])
     with pytest.raises(EnvironmentBuildError) as failure:
@@ -112,6 +116,7 @@ def test_what_uv_cannot_resolve_is_told_in_its_words_and_leaves_nothing(folder: 
     assert names(folder) == set()
 
 
+@pytest.mark.processes
 def test_an_index_out_of_reach_is_named_as_such_without_its_password(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +128,7 @@ def test_an_index_out_of_reach_is_named_as_such_without_its_password(
     assert names(folder) == set()
 
 
+@pytest.mark.processes
 def test_credentials_that_uv_prints_are_not_passed_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     # A wrong name: uv sees that before it asks anybody, and shows the whole URL.
@@ -132,6 +138,7 @@ def test_credentials_that_uv_prints_are_not_passed_on(folder: Path, monkeypatch:
     assert "https://***@files.invalid/six-1.17.0-py2.py3-none-any.whl?token=***" in str(failure.value)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_an_index_that_only_pip_knows_is_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = SourcePackage(tmp_path / "source", "tiny")
@@ -149,6 +156,7 @@ def test_an_index_that_only_pip_knows_is_used(folder: Path, tmp_path: Path, monk
     assert run(python, "import tiny; print(tiny.__name__)") == "tiny"
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_of_two_processes_one_builds_and_the_other_waits(
     folder: Path, tmp_path: Path, gate: Gate, builder: StartBuilder
@@ -169,6 +177,7 @@ def test_of_two_processes_one_builds_and_the_other_waits(
     assert names(folder) == {environment.name}
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_a_killed_builder_is_replaced_at_once_and_leaves_nothing(
     folder: Path, tmp_path: Path, gate: Gate, builder: StartBuilder
@@ -191,6 +200,7 @@ def test_a_killed_builder_is_replaced_at_once_and_leaves_nothing(
     assert not any("waiting" in text for text in said)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_an_interrupted_builder_takes_everything_with_it(
     folder: Path, tmp_path: Path, gate: Gate, builder: StartBuilder
@@ -204,6 +214,7 @@ def test_an_interrupted_builder_takes_everything_with_it(
     wait_until(lambda: has_ended(backend), "its uv is gone")
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_a_builder_that_was_thought_dead_takes_what_its_successor_made(
     folder: Path, tmp_path: Path, gate: Gate, builder: StartBuilder, monkeypatch: pytest.MonkeyPatch
@@ -228,6 +239,7 @@ def test_a_builder_that_was_thought_dead_takes_what_its_successor_made(
     assert names(folder) == {environment.name}
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("own_cache")
 def test_threads_of_one_process_build_once(folder: Path, tmp_path: Path, gate: Gate) -> None:
     environment = Environment.here([SourcePackage(tmp_path / "source", "tiny", gate).requirement])
@@ -248,6 +260,7 @@ def test_threads_of_one_process_build_once(folder: Path, tmp_path: Path, gate: G
     assert sum("building" in text for text in said if "waiting" not in text) == 1
 
 
+@pytest.mark.processes
 def test_a_folder_that_somebody_began_to_delete_is_made_again(folder: Path) -> None:
     environment = Environment.here([])
     python = ensure_environment(environment, str(folder), silent)
@@ -258,6 +271,7 @@ def test_a_folder_that_somebody_began_to_delete_is_made_again(folder: Path) -> N
     assert names(folder) == {environment.name}
 
 
+@pytest.mark.processes
 def test_a_python_that_this_machine_lacks_is_named_and_nothing_is_deleted(folder: Path) -> None:
     environment = Environment.here([])
     python = Path(ensure_environment(environment, str(folder), silent))
@@ -287,6 +301,7 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_variable_to_set(tmp_path:
         package_folder(folder)
 
 
+@pytest.mark.processes
 def test_a_manifest_that_cannot_be_read_is_told_with_the_folder_to_delete(folder: Path) -> None:
     environment = Environment.here([])
     ensure_environment(environment, str(folder), silent)

@@ -83,7 +83,7 @@ def test_a_huge_file_is_refused_by_name_and_not_read(package: Path) -> None:
         package_files(package)
 
 
-@pytest.mark.parametrize("scheme", ["file", "gs"])
+@pytest.mark.parametrize("scheme", ["file", pytest.param("gs", marks=pytest.mark.processes)])
 def test_it_is_published_once_and_mended_when_it_is_damaged(
     scheme: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_package_folder_of_a_stranger_is_refused_by_name(part: str, folder: Pa
         package_folder(str(folder))
 
 
+@pytest.mark.processes
 def test_what_is_made_is_closed_to_a_group_whatever_the_umask(folder: Path) -> None:
     environment = Environment.here([])
     before = os.umask(0)

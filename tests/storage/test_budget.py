@@ -274,6 +274,7 @@ def _refused_here(gigabytes: float) -> bool:
     return False
 
 
+@pytest.mark.processes
 def test_forked_processes_share_the_budget_of_a_step() -> None:
     context = multiprocessing.get_context("fork")
     results = context.Queue()
@@ -288,6 +289,7 @@ def test_forked_processes_share_the_budget_of_a_step() -> None:
         assert remaining() < GB / 5
 
 
+@pytest.mark.processes
 def test_spawned_processes_share_it_too() -> None:
     program = """
 from marin_rules.storage.budget import charge, BudgetError
@@ -304,6 +306,7 @@ except BudgetError:
         assert remaining() == GB
 
 
+@pytest.mark.processes
 def test_forked_processes_share_the_budget_of_a_block(forked: Callable[[Callable[[], int]], int]) -> None:
     with mirror_budget(3):
         assert forked(lambda: int(refused(2)) + 2 * int(not spend(2))) == 0
@@ -311,6 +314,7 @@ def test_forked_processes_share_the_budget_of_a_block(forked: Callable[[Callable
         assert not refused(1)
 
 
+@pytest.mark.processes
 def test_a_process_forked_while_a_thread_charges_is_not_stuck(forked: Callable[[Callable[[], int]], int]) -> None:
     with budget._of_this_process._lock:
         assert forked(lambda: 7 if spend(1) else 8) == 7

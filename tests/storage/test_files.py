@@ -267,6 +267,7 @@ def test_a_storage_error_survives_the_way_to_another_process() -> None:
     assert (str(copy), copy.errno, copy.filename) == (str(error), errno.ENOSPC, "/x")
 
 
+@pytest.mark.processes
 def test_local_files_never_import_fsspec(tmp_path: Path) -> None:
     program = f"""
 import sys

@@ -106,6 +106,7 @@ def hold() -> Iterator[Callable[..., Holder]]:
         holder.process.join()
 
 
+@pytest.mark.processes
 def test_each_gets_a_gpu_of_its_own_and_a_third_waits_until_one_ends(
     machine: Callable[..., None], hold: Callable[..., Holder]
 ) -> None:
@@ -123,6 +124,7 @@ def test_each_gets_a_gpu_of_its_own_and_a_third_waits_until_one_ends(
     assert third.names() == had
 
 
+@pytest.mark.processes
 def test_what_a_killed_process_had_is_free(machine: Callable[..., None], hold: Callable[..., Holder]) -> None:
     machine("0", "1")
     first = hold(2)
@@ -163,6 +165,7 @@ def test_a_gpu_that_is_named_twice_is_one(machine: Callable[..., None]) -> None:
     assert slots.names == ("0",)
 
 
+@pytest.mark.processes
 def test_who_waits_for_two_leaves_the_free_one_to_others(
     machine: Callable[..., None], hold: Callable[..., Holder]
 ) -> None:
@@ -178,6 +181,7 @@ def test_who_waits_for_two_leaves_the_free_one_to_others(
     assert patient.names() == ("0", "1")
 
 
+@pytest.mark.processes
 def test_four_processes_that_want_two_of_three_all_get_them_and_never_the_same(
     machine: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -210,6 +214,7 @@ def test_four_processes_that_want_two_of_three_all_get_them_and_never_the_same(
     assert exit_codes == [0] * 4
 
 
+@pytest.mark.processes
 def test_a_program_that_outlives_the_holder_does_not_keep_its_gpu(machine: Callable[..., None]) -> None:
     machine("0")
     script = """if True:

@@ -55,6 +55,7 @@ def seen_by_child(number: int | None, variables: dict[str, str]) -> dict[str, st
     return found
 
 
+@pytest.mark.processes
 def test_more_variables_than_an_environment_holds_reach_their_steps() -> None:
     variables = exported(MANY)
     assert sum(len(value) for value in variables.values()) < 100
@@ -72,6 +73,7 @@ def test_nothing_is_published_for_steps_without_variables() -> None:
     assert for_job_elsewhere([None]) == {}
 
 
+@pytest.mark.processes
 def test_a_process_keeps_what_another_one_kept_for_it(published: Any) -> None:
     """The engine outlives a `python x.py` that is killed."""
     keeper = subprocess.Popen(
@@ -90,6 +92,7 @@ def test_a_process_keeps_what_another_one_kept_for_it(published: Any) -> None:
     assert seen_by_child(1, ours)["A"] == "two"
 
 
+@pytest.mark.processes
 def test_a_job_elsewhere_gets_only_its_own_variables(published: Any) -> None:
     published(exported([{"A": "one"}, {"B": "two"}, {"C": "three"}]))
     job = {**without_sets(os.environ), **for_job_elsewhere([1])}
@@ -111,6 +114,7 @@ def test_variables_that_are_lost_are_told_and_no_others_taken(lost: str, publish
         enter_step_environment(0)
 
 
+@pytest.mark.processes
 def test_a_system_without_files_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     assert seen_by_child(1, exported([{"A": "one"}, {"A": "two"}]))["A"] == "two"

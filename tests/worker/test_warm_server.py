@@ -49,6 +49,7 @@ def run_step(warm: Path) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(bool(OBEY_MODES) and shutil.which("setpriv") is None, reason="root needs setpriv to obey modes")
 def test_a_job_that_can_create_nothing_for_the_server_starts_a_python_itself(tmp_path: Path) -> None:
     warm = tmp_path / "warm"
@@ -59,6 +60,7 @@ def test_a_job_that_can_create_nothing_for_the_server_starts_a_python_itself(tmp
     assert run_step(warm) == DIRECTLY
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
 def test_a_job_does_not_talk_to_the_server_of_another_user(tmp_path: Path) -> None:
     warm = tmp_path / "warm"
@@ -71,6 +73,7 @@ def test_a_job_does_not_talk_to_the_server_of_another_user(tmp_path: Path) -> No
     assert run_step(warm) == DIRECTLY
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("of_driver", "of_job", "is_beside_driver"),
     [

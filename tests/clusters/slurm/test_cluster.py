@@ -198,6 +198,7 @@ def test_the_database_knows_how_a_job_ended(accounting_cluster: SlurmCluster) ->
     assert record() == "FAILED|3:0|a word\n"
 
 
+@pytest.mark.processes
 def test_a_daemon_that_does_not_come_up_is_quoted(tmp_path: Path) -> None:
     script = "echo no port >&2; echo no state > daemon.log; exit 1"
     failing = Daemon(
@@ -208,6 +209,7 @@ def test_a_daemon_that_does_not_come_up_is_quoted(tmp_path: Path) -> None:
         failing.wait_until(lambda: False)
 
 
+@pytest.mark.processes
 def test_a_daemon_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = """
 import os, signal, sys

@@ -100,6 +100,7 @@ def run_with_drmaa(lab: Lab, cluster_file: Callable[[str], str]) -> Callable[...
     return run
 
 
+@pytest.mark.processes  # The plug-in for Slurm looks for sacct when it is imported.
 def test_snakemake_knows_every_key_of_the_profile() -> None:
     from snakemake.cli import get_argument_parser
 

@@ -122,6 +122,7 @@ def test_jobs_of_others_with_whatever_comments_are_no_trouble(
     assert {jobs[number].state for number in foreign} == {"PENDING"}
 
 
+@pytest.mark.processes
 def test_a_comment_with_our_separators_is_taken_for_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = tmp_path / "said"
     said.write_text(
@@ -134,6 +135,7 @@ def test_a_comment_with_our_separators_is_taken_for_no_job(tmp_path: Path, monke
     assert {job.id: (job.state, job.nodes, job.tag) for job in our_jobs().values()} == {"7": ("RUNNING", "cpu1", None)}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("extra", [b"", b"\xff\xfe", "\N{SNOWMAN}".encode()[:2]])
 def test_what_slurm_prints_need_not_be_text(extra: bytes, tmp_path: Path) -> None:
     said = tmp_path / "said"

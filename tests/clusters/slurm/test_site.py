@@ -16,6 +16,7 @@ from marin_rules.clusters.slurm.site import Queue, Site, read_site
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
 from marin_rules.resources import CpuConfig, GpuConfig, ResourceConfig, TpuConfig
+from support.lab import REPOSITORY
 from support.slurm.cluster import SlurmCluster
 
 FILE = """
@@ -130,8 +131,8 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_every_key_of_the_schema_says_something(site: Callable[[str], Site], repository: Path) -> None:
-    schema = yaml.safe_load((repository / "config" / "cluster.schema.yaml").read_text())
+def test_every_key_of_the_schema_says_something(site: Callable[[str], Site]) -> None:
+    schema = yaml.safe_load((REPOSITORY / "config" / "cluster.schema.yaml").read_text())
     block = schema["properties"]["slurm"]["properties"]
     gpu = block["gpus"]["additionalProperties"]["properties"]
     assert set(block) | set(gpu) == set(KEYS)

@@ -3,6 +3,7 @@
 import functools
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,13 +22,19 @@ COMPARING = ("numbered versions", "repeating versions", "gcs", "s3", "advisory")
 """A commit compares the file that it writes, too."""
 
 
-@pytest.fixture(params=[*FENCED, *COMPARING])
+def _stores(*names: str) -> list[Any]:
+    """The parameters of a fixture; two of the stores are emulators, which are processes."""
+    processes = {name: [pytest.mark.processes] if name in ("gcs", "s3") else [] for name in names}
+    return [pytest.param(name, marks=marks) for name, marks in processes.items()]
+
+
+@pytest.fixture(params=_stores(*FENCED, *COMPARING))
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     """One lease, on each kind of store in turn."""
     return make_backend(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=COMPARING)
+@pytest.fixture(params=_stores(*COMPARING))
 def comparing_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     return make_backend(request.param, request, tmp_path)
 

@@ -199,6 +199,7 @@ def test_no_takeover_between_the_check_and_the_end_of_a_commit(
     assert is_locked == [True, True]
 
 
+@pytest.mark.processes
 def test_a_child_forked_in_the_middle_of_a_commit_does_not_keep_the_lock(
     output_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +341,7 @@ def test_who_may_not_write_a_lease_may_not_read_it_either(output_path: str, umas
         os.umask(before)
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 def test_somebody_else_cannot_lock_a_lease_but_sees_whose_it_is() -> None:
     folder = Path(tempfile.mkdtemp())  # Others cannot enter pytest's own.

@@ -45,6 +45,7 @@ def join_all(processes: list[BaseProcess]) -> None:
             process.join()
 
 
+@pytest.mark.processes
 def test_ten_processes_that_die_with_the_lease_hold_it_one_after_the_other(output_path: str) -> None:
     barrier = fork.Barrier(10)
 
@@ -66,6 +67,7 @@ def test_ten_processes_that_die_with_the_lease_hold_it_one_after_the_other(outpu
     assert set(os.listdir(output_path)) == expected
 
 
+@pytest.mark.processes
 def test_ten_processes_take_turns_and_readers_see_whole_records(output_path: str) -> None:
     barrier = fork.Barrier(11)
 

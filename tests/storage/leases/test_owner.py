@@ -86,6 +86,7 @@ def test_an_owner_is_this_process() -> None:
     assert not owner.is_dead_here()
 
 
+@pytest.mark.processes
 def test_a_living_process_keeps_its_lease(output_path: str, other_process: Holder) -> None:
     lease = Lease(LocalLeaseStore(lease_path(output_path)), Owner.current(), SystemClock())
     assert lease.try_acquire() == other_process.record
@@ -93,6 +94,7 @@ def test_a_living_process_keeps_its_lease(output_path: str, other_process: Holde
     assert lease.try_acquire() == other_process.record
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("death", ["kill_and_leave_as_zombie", "kill_and_reap"])
 def test_the_lease_of_a_dead_process_is_taken_over_at_once(output_path: str, other_process: Holder, death: str) -> None:
     lease = Lease(LocalLeaseStore(lease_path(output_path)), Owner.current(), SystemClock())
@@ -117,6 +119,7 @@ def hold_until_told(output_path: str, connection: Connection) -> None:
     connection.recv()
 
 
+@pytest.mark.processes
 def test_a_process_is_not_dead_before_its_last_thread(output_path: str) -> None:
     """When the first thread ends, the process looks like a zombie in /proc."""
     ours, theirs = fork.Pipe()
@@ -144,6 +147,7 @@ def test_a_number_that_was_given_to_another_process_is_not_its_owner() -> None:
     assert replace(owner, start_ticks=owner.start_ticks - 1).is_dead_here()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("field_name", "other_value"),
     [("boot_id", "x"), ("boot_id", None), ("pid_namespace", "x"), ("host", "x"), ("start_ticks", None)],
@@ -158,6 +162,7 @@ def test_what_cannot_be_compared_is_not_called_dead(
     assert not Owner.from_fields(owner.to_fields() | {field_name: other_value}).is_dead_here()
 
 
+@pytest.mark.processes
 def test_without_proc_nobody_is_called_dead(
     other_process: Holder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +176,7 @@ def test_without_proc_nobody_is_called_dead(
     assert not here.is_dead_here()
 
 
+@pytest.mark.processes
 def test_a_process_that_proc_hides_is_not_called_dead(
     other_process: Holder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def worker_to_stop(output_path: str, moment: str) -> Iterator[StoppedWorker]:
     worker.end()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("moment", "lifetimes"),
     [

@@ -36,6 +36,7 @@ def test_a_client_is_made_once_for_a_thread_and_never_shared() -> None:
     assert others[0] is not first
 
 
+@pytest.mark.processes
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_makes_a_client_of_its_own() -> None:
     first = open_objects("memory://one/a")
