@@ -71,17 +71,20 @@ class Ending:
 
     def end(self, found: Sequence[ActiveStep]) -> set[JobName]:
         """End workers and jobs, and wait for them. Returns jobs that did not end by themselves."""
-        workers = [(one, self._worker(one)) for one in found if one.job is None]
         jobs = {name_of(one.job): one.step.name for one in found if one.job is not None}
-        self._queues.cancel(jobs)
-        for one, worker in workers:
-            if worker is not None and _still_has(one):  # Its process may be at the next step by now.
-                worker.send(signal.SIGTERM)
-                self._say(f"stopping {one.step.name}: asked process {worker.pid} to end")
-        for one, worker in workers:
-            if worker is not None:
+        with contextlib.ExitStack() as opened:
+            workers: list[tuple[ActiveStep, Process]] = []
+            for one in found:
+                worker = self._worker(one) if one.job is None else None
+                if worker is not None:
+                    workers.append((one, opened.enter_context(contextlib.closing(worker))))
+            self._queues.cancel(jobs)
+            for one, worker in workers:
+                if _still_has(one):  # Its process may be at the next step by now.
+                    worker.send(signal.SIGTERM)
+                    self._say(f"stopping {one.step.name}: asked process {worker.pid} to end")
+            for one, worker in workers:
                 self._wait_for_worker(one, worker)
-                worker.close()
         if not jobs:
             return set()
         self._say(f"stopping {', '.join(jobs.values())}: cancelled {job_words(jobs)}")

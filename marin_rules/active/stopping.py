@@ -54,7 +54,7 @@ class Stopper:
         self._require_answers(survey, found)
         if run is not None:
             self._ending.interrupt(run, [name_of(one.job) for one in found if one.job is not None])
-            found += look(self._queues, self._clock.time()).of_run(run_id)
+            found = _distinct([*found, *look(self._queues, self._clock.time()).of_run(run_id)])
         is_elsewhere = run is not None and not run.driver_is_gone and not is_from_before_a_restart(run.driver)
         if is_elsewhere:  # So are its steps, but for those in jobs of a cluster.
             found = [one for one in found if one.job is not None]
@@ -80,3 +80,16 @@ class Stopper:
             if jobs:
                 names, title = ", ".join(one.step.name for one in jobs), self._queues.title(cluster)
                 raise MarinRulesError(f"{names} runs in a {title} job, and {title} does not answer: try again later")
+
+
+def _distinct(found: Sequence[ActiveStep]) -> list[ActiveStep]:
+    """What two looks have found, each worker and each job once: nobody is to be asked twice."""
+    by_holder = {
+        (
+            one.step.where,
+            None if one.job is None else name_of(one.job),
+            None if one.lease is None else one.lease.worker_id,
+        ): one
+        for one in found
+    }
+    return list(by_holder.values())

@@ -327,6 +327,34 @@ def test_a_run_ends_with_its_driver_its_workers_and_its_jobs(world: ActiveWorld)
     assert f"interrupted the driver of {plan.run.id} (pid 99), waiting for its end" in world.said
 
 
+def test_a_worker_that_outlives_its_driver_for_a_while_is_asked_once(world: ActiveWorld) -> None:
+    """A second signal would kill it before it has written its checkpoint."""
+    plan = world.run("a", driver=replace(Owner.current(), pid=99, start_ticks=1))
+    lease = world.work(plan.steps[0], run=plan.run.id)
+
+    def end() -> None:
+        world.finish(lease, plan.steps[0], Status.CANCELLED)
+        worker.ended = True
+
+    worker = FakeProcess(7, on_signal=lambda number: world.clock.after(20, end), clock=world.clock)
+    driver = FakeProcess(99, on_signal=lambda number: setattr(driver, "ended", True))
+    world.processes |= {7: worker, 99: driver}
+    (stopped,) = world.stopper().stop_run(world.look(), plan.run.id)
+    assert stopped.status is Status.CANCELLED
+    assert worker.received == [signal.SIGTERM]
+    assert worker.is_closed
+
+
+def test_nothing_is_asked_to_end_if_one_worker_is_out_of_reach(world: ActiveWorld) -> None:
+    plan = world.run("a", "b", driver=dead_here())
+    process = local_worker(world, plan)
+    world.work(plan.steps[1], replace(elsewhere("node9"), pid=9), run=plan.run.id)
+    with pytest.raises(MarinRulesError, match="step b runs on node9"):
+        world.stopper().stop_run(world.look(), plan.run.id)
+    assert process.received == []
+    assert process.is_closed
+
+
 def test_a_run_of_another_machine_is_driven_there(world: ActiveWorld) -> None:
     """Its jobs end; its driver, and workers beside it, are out of reach."""
     plan = world.run("a", "b", driver=elsewhere("login7"))
