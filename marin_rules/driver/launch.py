@@ -158,14 +158,17 @@ class Launcher:
                     " they all have"
                 )
 
+    def _has_python_of_its_own(self, step: FrozenStep) -> bool:
+        return step.software is not None or self._settings.python is None
+
     def _check(self, step: FrozenStep) -> None:
         why = None
         if step.rule is not None:
             why = f"the rule {step.rule} needs the Snakefile and its files"
         elif step.index in self._plan.conda:
             why = "its conda environment was made on this machine"
-        elif step.machines is not None and step.machines.replicas > 1:
-            why = "its processes on other machines would not find the code"
+        elif step.machines is not None and step.machines.replicas > 1 and self._has_python_of_its_own(step):
+            why = "it asks for several machines, and only the first of them makes its Python (jobs: python: names one)"
         if why is not None:
             raise SettingsError(
                 f"step {step.name!r} cannot run on nodes that do not share this machine's files (jobs: shared: false):"

@@ -28,6 +28,7 @@ from marin_rules.clusters.ranks import Ranks, coordinator_address, is_free, spli
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.run import Run
 from marin_rules.process import ThisProcess
+from marin_rules.software.code_archive import python_elsewhere
 from marin_rules.state.status import LOG_FILE
 from marin_rules.storage.files import make_directory, write_atomic
 from marin_rules.storage.objects.growing import GrowingObject
@@ -60,7 +61,8 @@ def run_ranks(ranks: Ranks, plan: FrozenPlan, step: FrozenStep) -> Outcome:
     # A path below a relative prefix is relative to the working directory, which the ranks have from us.
     what = ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
     folder = os.path.join(plan.run.directory, reports)
-    command = [sys.executable, "-P", "-m", "marin_rules.worker.rank", *what, "--report", folder]
+    python = python_elsewhere(plan.run.executor_info_base_path)
+    command = [*python, "marin_rules.worker.rank", *what, "--report", folder]
     address = coordinator_address(ranks.coordinator_host(), _purpose(step))
     facts = ThisProcess(count=ranks.count, coordinator_address=address).to_variables()
     # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A

@@ -103,7 +103,7 @@ def test_secrets_are_in_the_variables_and_nowhere_else(settings: JobSettings, tm
     [
         ("out", {}, "out, in "),
         ("/shared/out", {"rule": "tag"}, "the rule tag needs the Snakefile"),
-        ("/shared/out", {"machines": 2}, "its processes on other machines"),
+        ("/shared/out", {"machines": 2}, "only the first of them makes its Python"),
     ],
 )
 def test_what_cannot_travel_is_refused_before_anything_is_sent(
@@ -113,7 +113,7 @@ def test_what_cannot_travel_is_refused_before_anything_is_sent(
     plan = plan_below(prefix, **({"replicas": 2} if "machines" in change else {}))
     steps = [replace(step, rule=change.get("rule")) for step in plan.steps]
     with pytest.raises(SettingsError) as refusal:
-        Launcher(plan, UNSHARED).prepare(steps, say=pytest.fail)
+        Launcher(plan, replace(UNSHARED, python=None)).prepare(steps, say=pytest.fail)
     assert words in str(refusal.value)
 
 

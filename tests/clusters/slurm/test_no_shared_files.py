@@ -42,6 +42,11 @@ EXPERIMENT = """
         with fsspec.open(os.path.join(config.output_path, "word.txt"), "w") as file:
             file.write("hello")
 
+    def meet(config):
+        process = this_process()
+        with fsspec.open(os.path.join(config.output_path, f"rank-{process.rank}"), "w") as file:
+            file.write(f"{process.count} {os.uname().nodename} {words.shout('here')}")
+
     def read(config):
         with fsspec.open(os.path.join(config.source, "word.txt")) as file:
             word = file.read().decode()
@@ -61,8 +66,10 @@ EXPERIMENT = """
             remote(read, resources=MACHINE, env_vars={"TOKEN": "of-the-step-alone"}),
             Config(this_output_path(), hidden=HIDDEN, source=first),
         )
+        both = remote(meet, resources=ResourceConfig.with_cpu(cpu=1, ram="300m", replicas=2))
+        third = ExecutorStep("third", both, Config(this_output_path()))
         here = ExecutorStep("here", write, Config(this_output_path(), source=second))
-        executor_main(steps=[here])
+        executor_main(steps=[here, third])
     """
 
 
@@ -137,6 +144,19 @@ def test_a_job_finds_all_it_needs_in_the_bucket_and_nothing_of_the_drivers(
     assert "SECRET_OF_THE_SESSION" not in variables
     assert "VIRTUAL_ENV" not in variables
     assert str(REPOSITORY) not in json.dumps({name: variables[name] for name in variables if "SLURM" not in name})
+    assert [object_of(gcs, "third", f"rank-{rank}") for rank in range(2)] == [b"2 cpu1 HERE!", b"2 cpu2 HERE!"]
     # The archive is all that stays of the run.
     (archive,) = [name for name in gcs.names("bucket") if "/experiments/." in name]
     assert archive.startswith("x/experiments/.code/")
+
+
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/nowhere/python"])
+def test_a_python_that_cannot_run_the_step_is_named_by_the_driver(
+    run_secluded: Callable[..., Result], written: Path, secluded: SlurmCluster, nodes: Seclusion, python: str
+) -> None:
+    if python == "/usr/bin/python3" and not Path(python).exists():
+        pytest.skip("there is no other Python on this machine")
+    ran = run_secluded(written, python=python)
+
+    assert ran.code == 1
+    assert f"on its node: {nodes.scratch}/marin-rules-" in ran.output.replace("what it printed is in ", "on its node: ")

@@ -17,6 +17,7 @@ class Seclusion:
         self.python = folder / "python" / "bin" / "python"
         """A Python as an administrator installs it on nodes: all that the driver's has, except marin_rules."""
         self.scratch = folder / "scratch"
+        """A folder that each node has for itself."""
         self.scratch.mkdir(parents=True)
         self._base = Path(sys.base_prefix)
         self._base_aside = folder / "base"
@@ -31,8 +32,8 @@ class Seclusion:
         aside = {self._base: self._base_aside, self._packages: self._packages_aside}
         lines = [f"mount --bind {_quoted(source)} {_quoted(target)}" for source, target in aside.items()]
         # The deepest first: one that is inside another is hidden with it, and cannot be a mount point any more.
-        deepest_first = sorted(self.hidden, key=lambda path: len(path.parts), reverse=True)
-        lines += [f"mount -t tmpfs -o size=16m tmpfs {_quoted(path)}" for path in deepest_first]
+        deepest_first = sorted((*self.hidden, self.scratch), key=lambda path: len(path.parts), reverse=True)
+        lines += [f"mount -t tmpfs -o size=64m tmpfs {_quoted(path)}" for path in deepest_first]
         # The interpreter itself may be in somebody's home.
         lines.append(f"mkdir -p {_quoted(self._base)}")
         lines.append(f"mount --bind {_quoted(self._base_aside)} {_quoted(self._base)}")
