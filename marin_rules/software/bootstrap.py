@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import os
 import pwd
 import shutil
@@ -32,8 +33,9 @@ EXIT_WRONG_PYTHON = 78
 CODE_PREFIX = "code-"
 """Begins the name of the folder that an archive is unpacked into, before its digest."""
 
-_TRIES = 3
+_TRIES = 2
 _PAUSE_SECONDS = 2.0
+"""For a folder on a network, or a client that gives up at once. Others are patient themselves, for half a minute."""
 
 
 class Refusal(Exception):
@@ -124,6 +126,7 @@ def patiently_read(archive: str) -> bytes:
                     return file.read()
             import fsspec
 
+            logging.disable()  # Clients log each of their tries with a traceback; what went wrong is said below.
             with fsspec.open(archive, "rb") as file:
                 return bytes(file.read())
         except ImportError as error:
