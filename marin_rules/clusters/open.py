@@ -11,16 +11,21 @@ from importlib import import_module
 from marin_rules.clusters.protocol import Cluster
 from marin_rules.errors import SettingsError
 
-_MODULES = {"slurm": "marin_rules.clusters.slurm.cluster"}
+CLUSTER_NAMES = ("slurm",)
+"""The clusters, each a folder beside this file."""
 
-CLUSTER_NAMES = tuple(_MODULES)
+_MODULES = {
+    **{name: f"marin_rules.clusters.{name}.cluster" for name in CLUSTER_NAMES},
+    "slurm-drmaa": "marin_rules.clusters.slurm.drmaa_cluster",
+}
+"""All ways to them: a cluster may have more than one."""
 
 
 def open_cluster(name: str) -> Cluster:
     """The cluster of this name; `SettingsError` if there is none."""
     module = _MODULES.get(name)
     if module is None:
-        raise SettingsError(f"no cluster {name!r}; there are {', '.join(CLUSTER_NAMES)}")
+        raise SettingsError(f"no cluster {name!r}; there are {', '.join(_MODULES)}")
     cluster: Cluster = import_module(module).CLUSTER
     return cluster
 

@@ -225,6 +225,14 @@ class Site(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def environments(self) -> str | None:
+        """Where Python environments of steps are kept: a folder that all machines see. None leaves it to the prefix."""
+
+    @property
+    def trust(self) -> tuple[str, ...]:
+        """Whose environments are used there beside one's own: users, and groups as `@name`."""
+
     def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
         """What the job of a step asks for, by the names that users give it in profiles.
 
@@ -244,7 +252,8 @@ class Cluster:
     """A kind of cluster: what `clusters.open` finds by its name."""
 
     name: str
-    """The block of the cluster's file that is about it, and the word before a job's id: `slurm`."""
+    """The block of the cluster's file that is about it, and the word before a job's id: `slurm`. Two ways to the same
+    cluster share it."""
 
     open_queue: Callable[[], JobQueue]
     open_site: Callable[[str | None], Site]

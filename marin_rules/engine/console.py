@@ -66,10 +66,6 @@ _UNINTERESTING = (
     "Reasons:",
     "Elapsed time",
     "Complete log(s)",
-    # Of the Slurm plug-in: about what steps decide for themselves, or what is told as a step's.
-    "SLURM run ID",
-    "MinJobAge",
-    "Cleaning up SLURM log files",
     "Trying to restart job",
 )
 

@@ -18,10 +18,11 @@ from marin_rules.errors import SettingsError
 from marin_rules.plans.conda import CondaEnvironment
 from marin_rules.views.results import Cut
 
-_SLURM_PLUGINS = (
-    "snakemake_executor_plugin_slurm",
-    "snakemake_executor_plugin_drmaa",
-)
+_FOREIGN_EXECUTORS = {
+    "snakemake_executor_plugin_slurm": "slurm",
+    "snakemake_executor_plugin_drmaa": "slurm",
+}
+"""Executors of others, and the clusters that they send jobs to."""
 
 _STATES = "speaks of files and their dates, which say nothing about steps: `snakemake -n` shows the state of every step"
 _DEFAULT_RATE = (100, 1)
@@ -81,14 +82,15 @@ class Invocation:
         self._workflow.dag.ignore_incomplete = True
 
     @property
-    def is_for_slurm(self) -> bool:
-        """Jobs go to Slurm, or would in a dry run of our own executor."""
-        return plan_in_process.chose_slurm or type(self._workflow.executor_settings).__module__ in _SLURM_PLUGINS
+    def cluster(self) -> str | None:
+        """The cluster that jobs go to, or would in a dry run of our own executor; None if there is none."""
+        foreign = _FOREIGN_EXECUTORS.get(type(self._workflow.executor_settings).__module__)
+        return plan_in_process.chosen_cluster or foreign
 
     @property
     def runs_here(self) -> bool:
         """All jobs run on this machine, or would in a dry run."""
-        return bool(self._workflow.local_exec) and not self.is_for_slurm
+        return bool(self._workflow.local_exec) and self.cluster is None
 
     def count_cores(self) -> None:
         """Let `-j N` mean `--cores N`, as it does for local runs without a profile: else no cores are counted."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from marin_rules.clusters.slurm.site import Queue
+from marin_rules.clusters.protocol import Site
 from marin_rules.driver.launch import Launcher
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
@@ -39,8 +39,8 @@ class PlanInProcess:
     sends_away: bool = False
     """Steps that ask for machines run elsewhere."""
 
-    queue: Queue = field(default_factory=Queue)
-    """Where on a cluster jobs go that do not say it themselves: those of hand-written rules."""
+    site: Site | None = None
+    """The cluster that steps run on; None on this machine."""
 
     sent_rules: frozenset[str] = frozenset()
     """Hand-written rules whose steps do, too."""
@@ -157,8 +157,8 @@ class PlanInProcess:
 
 # Globals: Snakemake makes the storage provider, the console and the settings of executors itself, from their classes.
 _current: PlanInProcess | None = None
-chose_slurm: bool = False
-"""The user chose our Slurm executor, for a run or for a dry run."""
+chosen_cluster: str | None = None
+"""The cluster of the executor that the user chose, for a run or for a dry run."""
 
 
 def start(plan: FrozenPlan) -> PlanInProcess:

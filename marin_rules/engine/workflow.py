@@ -223,7 +223,7 @@ class MarinWorkflow:
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
             self._software.trust = self._jobs.site.trust
-            self.in_process.queue = self._jobs.site.cpu
+            self.in_process.site = self._jobs.site
 
     def report_items(self, wildcards: Any) -> list[ReportItem]:
         """Pages and pictures for Snakemake's report; none unless a report is made."""

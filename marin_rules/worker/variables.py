@@ -9,12 +9,10 @@ says only which set a step takes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import secrets
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from marin_rules.errors import MarinRulesError
 
@@ -31,9 +29,6 @@ _MOST_BYTES = 100_000
 
 _held: list[int] = []
 """Descriptors that stay open as long as this process lives."""
-
-_changing_environment = threading.Lock()
-"""The environment belongs to the process: two submissions must not change it at once."""
 
 
 def exported(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -61,24 +56,6 @@ def for_job_elsewhere(numbers: Iterable[int | None]) -> dict[str, str]:
     """What the environment of a job on another machine holds for its steps: their own sets and no others."""
     sets = {number: _set(number) for number in sorted({number for number in numbers if number is not None})}
     return _in_one_variable(sets, "a job on another machine gets them in its environment") if sets else {}
-
-
-@contextlib.contextmanager
-def in_this_environment(numbers: Iterable[int | None]) -> Iterator[None]:
-    """For submissions that send the environment of this process along, whatever it is then."""
-    variables = for_job_elsewhere(numbers)
-    with _changing_environment:
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name in variables:
-                os.environ.pop(name, None)
-
-
-def without_sets(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment for another machine, where nothing of this process can be found."""
-    return {name: value for name, value in environment.items() if name not in (_ALL, _SOME)}
 
 
 def enter_step_environment(number: int | None) -> None:

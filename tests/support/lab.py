@@ -192,7 +192,7 @@ class Lab:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(source))
-        if 'open("gate")' in source:
+        if 'gate")' in source:
             self._make_gate()
         return path
 

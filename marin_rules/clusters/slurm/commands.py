@@ -17,11 +17,6 @@ TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
 
 
-SlurmError = ClusterError
-SlurmBusyError = BusyError
-SlurmRefusedError = RefusedError
-
-
 def has_slurm() -> bool:
     """Whether Slurm's commands are on this machine."""
     return shutil.which("squeue") is not None

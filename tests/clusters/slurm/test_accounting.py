@@ -95,9 +95,9 @@ def test_a_failure_that_squeue_has_forgotten_is_told(
     os.kill(int((tmp_path / "worker").read_text()), signal.SIGKILL)
     result = run.wait(40)
     assert result.code != 0
-    assert re.search(rf"FAILED patient after .*: slurm job {job.id} failed on {job.nodes}\n", result.output), (
-        result.output
-    )
+    assert re.search(
+        rf"FAILED patient after .*: slurm job {job.id} failed on {job.nodes}; .* is in \S+/{job.id}.log", result.output
+    ), result.output
     assert len(slurm.calls("sbatch")) == 1
 
 

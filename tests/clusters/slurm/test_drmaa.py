@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from marin_rules.clusters.slurm.native_options import native_options
-from marin_rules.engine.drmaa_executor import Executor
+from marin_rules.engine.cluster_executor import ClusterExecutor
 from marin_rules.errors import SettingsError
 from support.lab import REPOSITORY, Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
@@ -272,7 +272,7 @@ def test_refusals_and_failures_outside_steps_are_told_and_leave_other_jobs_alone
     """One job is refused for its partition, one twice for reasons unknown, and one dies without a word."""
     refuse = 'echo "sbatch: error: Batch job submission failed: Protocol authentication error" >&2; exit 1'
     count = f"echo >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -gt 2 ] || {{ {refuse}; }}"
-    env = {} if has_library else in_front_of("sbatch", f'case "$*" in *job-name=snakejob.work*) {count} ;; esac')
+    env = {} if has_library else in_front_of("sbatch", f'case "$*" in *job-name=fickle*) {count} ;; esac')
     steps = "[('fickle', work), ('astray', lost), ('doomed', die)]"
     run = start_with_library(
         "--retries", "0", "--set-resources", "lost:slurm_partition=nowhere",
@@ -342,7 +342,7 @@ def test_a_hand_written_rule_has_the_cores_and_the_partition_of_its_job(
 
 
 def test_the_end_of_a_run_waits_for_no_question_to_slurm() -> None:
-    executor: Any = object.__new__(Executor)
+    executor: Any = object.__new__(ClusterExecutor)
     executor.wait = True
     executor._next_seconds_between_status_checks = 3600.0
     threading.Timer(0.1, setattr, (executor, "wait", False)).start()

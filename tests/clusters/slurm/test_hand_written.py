@@ -79,6 +79,67 @@ def test_a_shell_rule_goes_where_the_file_of_the_cluster_says_and_tells_of_its_f
     assert "SLURM account" not in result.output
 
 
+def test_a_rule_that_starts_its_processes_itself_has_tasks_on_several_nodes(
+    lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster
+) -> None:
+    lab.experiment(
+        """
+        rule spread:
+            input:
+                marin.inputs,
+            output:
+                marin.target("spread"),
+            log:
+                marin.log,
+            resources:
+                mem_mb=600, mpi="srun", nodes=2, tasks=4,
+            shell:
+                marin.leased('{resources.mpi} bash -c "echo task on $SLURMD_NODENAME"')
+        """.replace("$SLURMD", "\\$SLURMD"),
+        "experiment.smk",
+    )
+    file = lab.experiment(
+        """
+        from marin_rules import *
+
+        if __name__ == "__main__":
+            executor_main(steps=[ExecutorStep(name="wide", fn=SnakemakeRule("spread"), config={})])
+        """
+    )
+    result = run_on_slurm("--retries", "0", experiment=file)
+    assert result.code == 0, result.output
+    (job,) = slurm.jobs()
+    said = re.findall(r"task on (\w+)", (lab.folder_of("wide") / ".executor_log").read_text())
+    assert len(said) == 4
+    assert len(set(said)) == 2
+    assert re.search(rf"start  wide on {re.escape(job.nodes)}\n", result.output)
+
+
+def test_a_group_of_steps_is_one_job(lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster) -> None:
+    file = lab.experiment(
+        """
+        import os
+        from marin_rules import *
+
+        def look(config):
+            return [os.environ["SLURM_JOB_ID"], os.environ["MARK"]]
+
+        def step(name):
+            mark = remote(look, resources=ResourceConfig(ram="400m"), env_vars={"MARK": name})
+            return ExecutorStep(name, mark, {})
+
+        if __name__ == "__main__":
+            executor_main(steps=[step("one"), step("two")])
+        """
+    )
+    result = run_on_slurm("--groups", "look=pair", "--group-components", "pair=2", "--retries", "0", experiment=file)
+    assert result.code == 0, result.output
+    (job,) = slurm.jobs()
+    for name in ("one", "two"):
+        assert json.loads((lab.folder_of(name) / ".artifact.json").read_text()) == [job.id, name]
+    assert f"slurm job {job.id}, " in result.output
+
+
 def test_the_processes_of_a_step_run_in_its_conda_environment_on_their_nodes(
     lab: Lab, run_on_slurm: Callable[..., Result], slurm: SlurmCluster, conda_installation: Path, tmp_path: Path
 ) -> None:

@@ -120,6 +120,7 @@ def test_refusals_and_silence_are_told_apart(queue: JobQueue, slurm: SlurmCluste
 
 def test_clusters_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [open_cluster(name).name for name in CLUSTER_NAMES] == list(CLUSTER_NAMES)
+    assert open_cluster("slurm-drmaa").name == "slurm"
     with pytest.raises(SettingsError, match="no cluster 'nowhere'; there are slurm"):
         open_cluster("nowhere")
     monkeypatch.setenv("PATH", "/nowhere")

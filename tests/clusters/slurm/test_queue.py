@@ -6,12 +6,21 @@ from pathlib import Path
 import pytest
 
 from marin_rules.clusters.patience import pause_seconds
-from marin_rules.clusters.protocol import JOB, JobRequest
-from marin_rules.clusters.slurm.commands import SlurmBusyError, SlurmError, run_command
-from marin_rules.clusters.slurm.queue import SlurmJob, Tag, live_job_of, our_jobs
+from marin_rules.clusters.protocol import (
+    JOB,
+    BusyError,
+    ClusterError,
+    ClusterJob,
+    JobRequest,
+    JobState,
+    JobTag,
+    live_job_of,
+)
+from marin_rules.clusters.slurm.commands import run_command
+from marin_rules.clusters.slurm.job_queue import SlurmQueue
 from marin_rules.clusters.slurm.reasons import advice_about
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
-from marin_rules.clusters.slurm.states import Meaning, meaning_of
+from marin_rules.clusters.slurm.states import state_of
 from marin_rules.clusters.slurm.submission import batch_script, sbatch_words
 from support.slurm.cluster import SlurmCluster
 
@@ -19,24 +28,28 @@ from support.slurm.cluster import SlurmCluster
 @pytest.mark.parametrize("run", ["run-20261116-1a2b3c", "a:b c%20", "größe"])
 @pytest.mark.parametrize("step", ["train/base-1a2b3c", "a%20b-ffffff"])
 def test_a_tag_survives_as_a_comment(run: str, step: str) -> None:
-    tag = Tag.of(run, step, "/shared/out/x")
-    assert Tag.parse(str(tag)) == tag
+    tag = JobTag.of(run, step, "/shared/out/x")
+    assert JobTag.parse(str(tag)) == tag
     assert " " not in str(tag)
 
 
 @pytest.mark.parametrize("comment", ["", "(null)", "rule_x_wildcards_y", "marin-rules", "marin-rules:a:b", "x:a:b:c"])
 def test_comments_of_others_are_no_tags(comment: str) -> None:
-    assert Tag.parse(comment) is None
+    assert JobTag.parse(comment) is None
+
+
+def job(number: str, word: str, tag: JobTag | None = None) -> ClusterJob:
+    return ClusterJob("slurm", number, state_of(word), word, tag=tag)
 
 
 def test_the_same_step_below_another_prefix_is_another_step() -> None:
-    wanted = Tag.of("new", "train-1a2b3c", "/one/train-1a2b3c")
-    same, other = (Tag.of("old", "train-1a2b3c", path) for path in ("/one/train-1a2b3c", "/two/train-1a2b3c"))
+    wanted = JobTag.of("new", "train-1a2b3c", "/one/train-1a2b3c")
+    same, other = (JobTag.of("old", "train-1a2b3c", path) for path in ("/one/train-1a2b3c", "/two/train-1a2b3c"))
     jobs = [
-        SlurmJob("1", "CANCELLED", tag=same),
-        SlurmJob("2", "RUNNING", tag=other),
-        SlurmJob("3", "RUNNING"),
-        SlurmJob("4", "PENDING", tag=same),
+        job("1", "CANCELLED", tag=same),
+        job("2", "RUNNING", tag=other),
+        job("3", "RUNNING"),
+        job("4", "PENDING", tag=same),
     ]
     found = live_job_of(wanted, jobs)
     assert found is not None
@@ -44,30 +57,8 @@ def test_the_same_step_below_another_prefix_is_another_step() -> None:
     assert live_job_of(wanted, jobs[:3]) is None
 
 
-@pytest.mark.parametrize(
-    ("state", "meaning"),
-    [
-        ("PENDING", Meaning.LIVE),
-        ("COMPLETING", Meaning.LIVE),
-        ("REQUEUED", Meaning.LIVE),
-        ("SUSPENDED", Meaning.LIVE),
-        ("A_STATE_OF_TOMORROW", Meaning.LIVE),
-        ("COMPLETED", Meaning.DONE),
-        ("FAILED", Meaning.FAILED),
-        ("OUT_OF_MEMORY", Meaning.OUT_OF_MEMORY),
-        ("TIMEOUT", Meaning.TIMED_OUT),
-        ("CANCELLED", Meaning.CANCELLED),
-        ("PREEMPTED", Meaning.INTERRUPTED),
-        ("NODE_FAIL", Meaning.INTERRUPTED),
-        ("BOOT_FAIL", Meaning.INTERRUPTED),
-    ],
-)
-def test_what_states_mean(state: str, meaning: Meaning) -> None:
-    assert meaning_of(state) is meaning
-
-
 def test_only_what_is_asked_for_stands_in_the_command() -> None:
-    tag = Tag.of("run", "step-1a2b3c", "/out")
+    tag = JobTag.of("run", "step-1a2b3c", "/out")
     request = JobRequest(
         name="a step; rm -rf /",
         tag=tag,
@@ -90,16 +81,16 @@ def test_only_what_is_asked_for_stands_in_the_command() -> None:
 def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
-    tag = Tag.of("run", "train/base-1a2b3c", "/out")
+    tag = JobTag.of("run", "train/base-1a2b3c", "/out")
     one = slurm.submit("exec sleep 60", f"--comment={tag}")
     two = slurm.submit("exec sleep 60", "--comment=a | b\tc", "--begin=now+1hour")
     slurm.wait_for_state(one, "RUNNING")
     slurm.run("scontrol", "requeue", one)
-    slurm.wait_for(lambda: our_jobs()[one].restarts == 1, "the restart to be seen")
-    jobs = our_jobs()
+    slurm.wait_for(lambda: SlurmQueue().jobs()[one].restarts == 1, "the restart to be seen")
+    jobs = SlurmQueue().jobs()
     assert jobs[one].tag == tag
-    assert (jobs[two].state, jobs[two].reason, jobs[two].tag) == ("PENDING", "BeginTime", None)
-    assert jobs[two].partition == "cpu"
+    assert (jobs[two].word, jobs[two].reason, jobs[two].tag) == ("PENDING", "BeginTime", None)
+    assert jobs[two].state is JobState.WAITING
 
 
 FOREIGN_COMMENTS = [
@@ -114,12 +105,12 @@ def test_jobs_of_others_with_whatever_comments_are_no_trouble(
 ) -> None:
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
-    tag = Tag.of("run", "train/base-1a2b3c", "/out")
+    tag = JobTag.of("run", "train/base-1a2b3c", "/out")
     foreign = [slurm.submit("exec true", "--hold", f"--comment={comment}") for comment in FOREIGN_COMMENTS]
     own = slurm.submit("exec true", "--hold", f"--comment={tag}")
-    jobs = our_jobs()
+    jobs = SlurmQueue().jobs()
     assert {number: jobs[number].tag for number in [*foreign, own]} == {**dict.fromkeys(foreign), own: tag}
-    assert {jobs[number].state for number in foreign} == {"PENDING"}
+    assert {jobs[number].state for number in foreign} == {JobState.WAITING}
 
 
 @pytest.mark.processes
@@ -132,7 +123,9 @@ def test_a_comment_with_our_separators_is_taken_for_no_job(tmp_path: Path, monke
     squeue.write_text(f"#!/bin/sh\nexec cat {said}\n")
     squeue.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert {job.id: (job.state, job.nodes, job.tag) for job in our_jobs().values()} == {"7": ("RUNNING", "cpu1", None)}
+    assert {job.id: (job.word, job.nodes, job.tag) for job in SlurmQueue().jobs().values()} == {
+        "7": ("RUNNING", "cpu1", None)
+    }
 
 
 @pytest.mark.processes
@@ -141,7 +134,7 @@ def test_what_slurm_prints_need_not_be_text(extra: bytes, tmp_path: Path) -> Non
     said = tmp_path / "said"
     said.write_bytes(b"one " + extra)
     assert run_command("cat", str(said)).startswith("one ")
-    with pytest.raises(SlurmError, match="sh failed: one"):
+    with pytest.raises(ClusterError, match="sh failed: one"):
         run_command("sh", "-c", f"cat {said} >&2; exit 1")
     assert run_command("cat", stdin=os.fsdecode(b"in a \xff folder")) == "in a \N{REPLACEMENT CHARACTER} folder"
 
@@ -226,13 +219,13 @@ def test_trouble_that_passes_is_told_from_trouble_that_stays(
 ) -> None:
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
-    with slurm.broken("squeue", "fails"), pytest.raises(SlurmBusyError, match="squeue failed"):
-        our_jobs()
-    with slurm.broken("squeue", "hangs"), pytest.raises(SlurmBusyError, match="no answer for 1 s"):
+    with slurm.broken("squeue", "fails"), pytest.raises(BusyError, match="squeue failed"):
+        SlurmQueue().jobs()
+    with slurm.broken("squeue", "hangs"), pytest.raises(BusyError, match="no answer for 1 s"):
         run_command("squeue", timeout=1.0)
-    with pytest.raises(SlurmError, match=r"sbatch failed: .*invalid partition") as caught:
+    with pytest.raises(ClusterError, match=r"sbatch failed: .*invalid partition") as caught:
         run_command("sbatch", "--partition=nowhere", stdin="#!/bin/sh\ntrue\n")
-    assert not isinstance(caught.value, SlurmBusyError)
+    assert not isinstance(caught.value, BusyError)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SlurmError, match="squeue is not on this machine"):
-        our_jobs()
+    with pytest.raises(ClusterError, match="squeue is not on this machine"):
+        SlurmQueue().jobs()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.clusters.patience import Refusals
-from marin_rules.engine.slurm_tracking import is_ours_to_cancel
+from marin_rules.engine.cluster_tracking import is_ours_to_cancel
 from support.lab import Lab, Running
 from support.slurm.cluster import SlurmCluster
 

@@ -1,14 +1,23 @@
-"""Found by Snakemake by its name: `--executor marin-slurm`. The executor is `marin_rules.engine.slurm_executor`."""
+"""Found by Snakemake by its name: `--executor marin-slurm`. The executor is `marin_rules.engine.cluster_executor`."""
 
-from marin_rules.engine.executor_plugins import MissingSettings, common_settings, missing_executor
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-try:
-    from marin_rules.engine.slurm_executor import Executor
-    from marin_rules.engine.slurm_settings import ExecutorSettings
-except ModuleNotFoundError as error:
-    if error.name != "snakemake_executor_plugin_slurm":
-        raise
-    Executor = missing_executor("Slurm", "slurm")  # type: ignore[assignment,misc]
-    ExecutorSettings = MissingSettings  # type: ignore[assignment,misc]
+from marin_rules.engine.cluster_executor import ClusterExecutor as Executor
+from marin_rules.engine.cluster_settings import ClusterSettings, common_settings, option
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
+
+
+@dataclass
+class ExecutorSettings(ClusterSettings):
+    """On the command line each of these has the prefix `--marin-slurm-`."""
+
+    cluster = "slurm"
+
+    qos: str = field(default="", metadata=option("The quality of service of jobs that name none."))
+    reservation: str = field(default="", metadata=option("The reservation of jobs that name none."))
+
+    def job_resources(self) -> Mapping[str, Any]:
+        return {"qos": self.qos, "reservation": self.reservation}

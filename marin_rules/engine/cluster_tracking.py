@@ -1,27 +1,26 @@
-"""What the Slurm executor remembers: how it stands with each step, and which jobs are its own."""
+"""What the executor remembers of the jobs that it has sent to a cluster, and which of them are its own."""
 
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, field
 
 from marin_rules.clusters.patience import Refusals
-from marin_rules.clusters.slurm.queue import SlurmJob
+from marin_rules.clusters.policy import History
+from marin_rules.clusters.protocol import ClusterJob
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.storage.leases.lease import Lease
 
 
 @dataclass
 class Track:
-    """What is known of a step's jobs in this run."""
+    """How it stands with one of Snakemake's jobs in this run."""
 
-    step: FrozenStep
-    interruptions: int = 0
-    restarts: int = 0
-    """How often Slurm itself has started its present job again."""
+    step: FrozenStep | None
+    """None for a group of jobs, which has no status of its own."""
 
-    state: str = ""
-    nodes: str = ""
+    history: History
     lease: Lease | None = None
     """Watches a step that is under way elsewhere; None once it has a job of ours."""
 
@@ -29,16 +28,14 @@ class Track:
     """Watches another driver that is about to submit the step's job."""
 
     refusals: Refusals | None = None
-    """Slurm does not take its job, and it is not known whether it ever will."""
+    """The cluster does not take its job, and it is not known whether it ever will."""
 
-    foreign_job: SlurmJob | None = None
+    foreign_job: ClusterJob | None = None
     """The job of another run that we wait for; None if the job is ours, or has ended."""
 
-    ended_at: float | None = None
-
-    def restart(self) -> None:
-        """Forget the job that was: another one is looked for."""
-        self.state, self.restarts, self.ended_at, self.foreign_job = "", 0, None, None
+    @property
+    def name(self) -> str:
+        return self.history.name
 
 
 def is_ours_to_cancel(job_run: str, own_run: str, driver_is_gone: bool | None) -> bool:
@@ -65,10 +62,6 @@ class OwnJobs:
             self._ids.add(number)
             return not self.closed.is_set()
 
-    def has(self, number: str) -> bool:
-        with self._lock:
-            return number in self._ids
-
     def discard(self, number: str | None) -> None:
         with self._lock:
             self._ids.discard(number or "")
@@ -78,3 +71,14 @@ class OwnJobs:
         with self._lock:
             self.closed.set()
             return set(self._ids)
+
+
+class Clock:
+    """The time that patience is measured by. Tests have their own."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        """Until the event, but no longer than that."""
+        event.wait(seconds)

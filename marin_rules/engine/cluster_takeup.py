@@ -1,0 +1,186 @@
+"""Brings the job of a step into a cluster's queue: once, though several drivers may want it.
+
+A job for the same step that is there already, from a driver that was killed, is taken up instead of submitting another
+one. A step that is under way elsewhere is waited for here, not on a machine of the cluster. Only one driver at a time
+looks for a step's job and submits one, so that two of them submit it once. The cluster may be silent for a while, or
+refuse a job for reasons that pass: nothing is concluded from that at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from marin_rules.clusters.patience import Refusals, pause_seconds
+from marin_rules.clusters.protocol import (
+    BusyError,
+    ClusterError,
+    ClusterJob,
+    JobQueue,
+    JobRequest,
+    JobState,
+    JobTag,
+    RefusedError,
+    live_job_of,
+)
+from marin_rules.engine.cluster_notices import Notices
+from marin_rules.engine.cluster_tracking import Clock, OwnJobs, Track, is_ours_to_cancel
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.run_registry import find_run
+from marin_rules.state.status import CorruptStatusError, Status, read_status
+from marin_rules.state.step_lease import open_lease
+from marin_rules.state.submission_turn import kept, open_turn
+from marin_rules.storage.leases.lease import LeaseLostError
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import describe
+
+_ENDING_SECONDS = 1.0
+"""Between two looks at a job that is about to end, or to be queued again."""
+
+LOG = "cluster_log"
+"""Where the log of a job is that can be read here, among what Snakemake carries along with it."""
+
+
+class TakeUp:
+    """Of the jobs of one run. Called in threads."""
+
+    def __init__(
+        self,
+        plan: FrozenPlan,
+        queue: JobQueue,
+        *,
+        ours: OwnJobs,
+        notices: Notices,
+        request_for: Callable[[Any, FrozenStep | None, JobTag | None], JobRequest],
+        describe_job: Callable[[JobRequest], str],
+        log_of: Callable[[Any, FrozenStep | None], str | None],
+        patience: float,
+        clock: Clock,
+    ) -> None:
+        self._plan = plan
+        self._queue = queue
+        self._ours = ours
+        self._notices = notices
+        self._request_for = request_for
+        self._describe_job = describe_job
+        self._log_of = log_of
+        self._patience = patience
+        self._clock = clock
+
+    def __call__(self, job: Any, track: Track) -> SubmittedJobInfo | None:
+        """Find a job that does the step already, or wait for whoever does it, or submit one; None if the run is over.
+
+        What it returns without an id is still to be submitted, and the watch over jobs knows when.
+        """
+        track.foreign_job = None
+        tries = 0
+        while not self._ours.closed.is_set():
+            try:
+                info = self._try(job, track)
+                if info is not None:
+                    return info
+                self._clock.wait(self._ours.closed, _ENDING_SECONDS)
+            except BusyError as error:
+                # A submission that got no answer may have been made: the next look at the queue finds it.
+                self._notices.tell(f"wait   {track.name}: {error}; will try again")
+                tries += 1
+                self._clock.wait(self._ours.closed, pause_seconds(tries))
+            except LeaseLostError:
+                continue  # We were held up for so long that another driver may have had its turn.
+            except RefusedError:
+                raise
+            except ClusterError as error:
+                return self._wait_after(error, job, track)
+        return None
+
+    def _try(self, job: Any, track: Track) -> SubmittedJobInfo | None:
+        """One try; None if a job of the step is about to end, or the run has ended."""
+        step = track.step
+        if step is None:
+            info = self._submit(job, track, None)
+        else:
+            turn = open_turn(step.output_path)
+            if turn.try_acquire() is not None:
+                track.turn = turn
+                return _unsubmitted(job)
+            with kept(turn) as require_turn:
+                info = self._in_turn(job, track, step, require_turn)
+        if info is not None:
+            track.refusals = None
+        return info
+
+    def _in_turn(
+        self, job: Any, track: Track, step: FrozenStep, require_turn: Callable[[], None]
+    ) -> SubmittedJobInfo | None:
+        """The same while no other driver does so."""
+        run = self._plan.run
+        tag = JobTag.of(run.id, step.key, run.absolute(step.output_path))
+        found = live_job_of(tag, self._queue.jobs().values())
+        if found is not None:
+            return None if found.state is JobState.ENDING else self._adopt(job, track, found)
+        lease = open_lease(step.output_path, Owner.current())
+        holder = lease.try_acquire()
+        if holder is not None:
+            track.lease = lease
+            self._notices.tell(f"wait   {step.name}: held by {describe(holder, time.time())}")
+            return _unsubmitted(job)
+        lease.release()
+        if step.index not in self._plan.forced and status_of(step) is Status.SUCCESS:
+            track.history = track.history.of_next_job("")
+            return _unsubmitted(job)  # Another driver's job has done it meanwhile, as the next look tells.
+        require_turn()
+        return self._submit(job, track, tag)
+
+    def _submit(self, job: Any, track: Track, tag: JobTag | None) -> SubmittedJobInfo | None:
+        request = self._request_for(job, track.step, tag)
+        number = self._queue.submit(request)
+        if not self._ours.add(number):
+            self._queue.cancel([number])  # The run was cancelled in this very moment.
+            return None
+        track.history = track.history.of_next_job(number)
+        name = self._queue.cluster
+        self._notices.tell(f"queue  {track.name}: {name} job {number}, {self._describe_job(request)}")
+        return self._info(job, track, number)
+
+    def _adopt(self, job: Any, track: Track, found: ClusterJob) -> SubmittedJobInfo:
+        """Go on with a job that another driver has submitted; it becomes ours if that driver is surely gone."""
+        assert found.tag is not None
+        run = find_run(found.tag.run)
+        gone = None if run is None else run.driver_is_gone
+        is_ours = is_ours_to_cancel(found.tag.run, self._plan.run.id, gone)
+        if is_ours:
+            self._ours.add(found.id)
+        else:
+            track.foreign_job = found
+        track.history = track.history.of_next_job(found.id, restarts=found.restarts, is_ours=is_ours)
+        self._notices.tell(f"found  {track.name}: {found.cluster} job {found.id} of {found.tag.run} is at it")
+        return self._info(job, track, found.id)
+
+    def _wait_after(self, error: ClusterError, job: Any, track: Track) -> SubmittedJobInfo:
+        """Try again in a while what was refused for a reason that may pass; raises when patience is at an end."""
+        patience = self._patience
+        refusals = Refusals.after(track.refusals, self._clock.now(), patience)
+        if refusals is None:
+            raise ClusterError(f"{error}; tried again for {patience:g} s") from error
+        track.refusals = refusals
+        self._notices.tell_once(f"wait   {track.name}: {error}; will try again for {patience:g} s")
+        return _unsubmitted(job)
+
+    def _info(self, job: Any, track: Track, number: str) -> SubmittedJobInfo:
+        log = self._log_of(job, track.step)
+        aux = {} if log is None else {LOG: self._queue.log_of(log, number)}
+        return SubmittedJobInfo(job, external_jobid=number, aux=aux)
+
+
+def _unsubmitted(job: Any) -> SubmittedJobInfo:
+    return SubmittedJobInfo(job, aux={})
+
+
+def status_of(step: FrozenStep) -> Status | None:
+    try:
+        return read_status(step.output_path)
+    except (OSError, CorruptStatusError):
+        return None
