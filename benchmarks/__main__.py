@@ -17,14 +17,17 @@ from pathlib import Path
 from benchmarks import ROOT
 from benchmarks.dry_run_cold import dry_run_cold
 from benchmarks.dry_run_finished import dry_run_finished
+from benchmarks.dry_run_python import dry_run_python
 from benchmarks.dry_run_store import dry_run_store
+from benchmarks.help_text import help_text
 from benchmarks.import_time import import_time
 from benchmarks.measure import BenchmarkError
 from benchmarks.mirror_copy import mirror_copy
 from benchmarks.plan import plan
-from benchmarks.run_noop import run_noop
+from benchmarks.run_noop import run_noop, run_noop_1000
 from benchmarks.slurm_noop import slurm_noop
 from benchmarks.table import Row, render, write
+from benchmarks.two_steps import two_steps
 from benchmarks.warm_environment import warm_environment
 from benchmarks.wide import wide
 
@@ -32,11 +35,15 @@ _README = ROOT / "benchmarks" / "README.md"
 
 BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "import": import_time,
+    "help": help_text,
     "plan": plan,
     "wide": wide,
     "dry_run_finished": dry_run_finished,
     "dry_run_cold": dry_run_cold,
+    "dry_run_python": dry_run_python,
+    "two_steps": two_steps,
     "run_noop": run_noop,
+    "run_noop_1000": run_noop_1000,
     "dry_run_store": dry_run_store,
     "mirror_copy": mirror_copy,
     "slurm_noop": slurm_noop,

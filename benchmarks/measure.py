@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,6 +35,9 @@ class Usage:
     wall: float
     cpu: float
     """User and system seconds of the process and of all descendants that were waited for."""
+
+    memory: float = field(default=0.0, kw_only=True)
+    """The most that one of these processes had in memory, in megabytes."""
 
 
 class Side(Protocol):
@@ -69,7 +72,7 @@ def run(
         raise BenchmarkError(
             f"{' '.join(command)}\nended with {process.returncode}, not with {wanted}:\n{said[-_LAST_CHARACTERS:]}"
         )
-    return Usage(wall=wall, cpu=usage.ru_utime + usage.ru_stime)
+    return Usage(wall=wall, cpu=usage.ru_utime + usage.ru_stime, memory=usage.ru_maxrss / 1000)
 
 
 @contextmanager
@@ -98,7 +101,7 @@ def fresh(what: str, folder: Path) -> dict[str, Any]:
 
 
 def least(rounds: int, **sides: Side) -> dict[str, Usage]:
-    """Run the sides in turns (A B A B), and take the least wall and CPU seconds of each.
+    """Run the sides in turns (A B A B), and take the least wall and CPU seconds of each, and the most memory.
 
     Whatever else the machine does only ever adds, and in turns it adds to all sides alike.
     """
@@ -107,7 +110,11 @@ def least(rounds: int, **sides: Side) -> dict[str, Usage]:
         for name, side in sides.items():
             usages[name].append(side())
     return {
-        name: Usage(wall=min(usage.wall for usage in of_side), cpu=min(usage.cpu for usage in of_side))
+        name: Usage(
+            wall=min(usage.wall for usage in of_side),
+            cpu=min(usage.cpu for usage in of_side),
+            memory=max(usage.memory for usage in of_side),
+        )
         for name, of_side in usages.items()
     }
 

@@ -23,7 +23,7 @@ def plan(folder: Path, shrink: int) -> Iterator[Row]:
     for size in sizes:
         each, bar = total[size] / size * 1e6, 80 if size == middle else None
         yield Row("plan", f"identity and plan, {size:,} steps", each, "us CPU a step", bar)
-    yield Row("plan", f"plan of {large:,} steps / {middle:,} steps", total[large] / total[middle], "x", 12)
+    yield Row("plan", f"plan of {large:,} steps / {middle:,} steps", total[large] / total[middle], "x", 11)
     placed = min(sample[middle]["place"] for sample in samples)
     yield Row("plan", f"placement of {middle:,} local steps", placed / middle * 1e6, "us CPU a step")
     for size in sizes:

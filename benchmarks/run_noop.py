@@ -1,4 +1,4 @@
-"""A real run of steps that do nothing costs little more than Snakemake needs for jobs that do nothing."""
+"""A real run of steps that do nothing costs no more than Snakemake needs for jobs that do nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.dag import Workspace, random_dag
-from benchmarks.measure import Usage, least, run
+from benchmarks.measure import Side, Usage, least, run
 from benchmarks.table import Row
 
-_ROUNDS = 5
 _SIDES = {
     "ours": "ours",
     "greedy": "plain Snakemake, greedy scheduler",
@@ -19,7 +18,14 @@ _SIDES = {
 
 
 def run_noop(folder: Path, shrink: int) -> Iterator[Row]:
-    size = 200 // shrink
+    return _compared("run_noop", folder, 200 // shrink, rounds=5, bar=0.9, default_too=True)
+
+
+def run_noop_1000(folder: Path, shrink: int) -> Iterator[Row]:
+    return _compared("run_noop_1000", folder, 1_000 // shrink, rounds=3, bar=1.1, default_too=False)
+
+
+def _compared(name: str, folder: Path, size: int, *, rounds: int, bar: float, default_too: bool) -> Iterator[Row]:
     numbers = itertools.count()
 
     def new() -> Workspace:
@@ -34,11 +40,15 @@ def run_noop(folder: Path, shrink: int) -> Iterator[Row]:
         done = f"{size + 1} of {size + 1} steps (100%) done"  # With `rule all`.
         return run(workspace.plain("-j", "2", *options), workspace.folder, expect=done)
 
-    usages = least(_ROUNDS, ours=ours, greedy=plain, default=lambda: plain("--scheduler", "ilp"))
+    sides: dict[str, Side] = {"ours": ours, "greedy": plain}
+    if default_too:
+        sides["default"] = lambda: plain("--scheduler", "ilp")
+    usages = least(rounds, **sides)
     wall = {side: usage.wall for side, usage in usages.items()}
-    for side, bar in (("greedy", 1.5), ("default", None)):
-        yield Row("run_noop", f"wall of {size} steps / {_SIDES[side]}", wall["ours"] / wall[side], "x", bar)
-    for side, name in _SIDES.items():
-        yield Row("run_noop", f"{name}, start-up included", wall[side], "s wall")
-    for side, name in _SIDES.items():
-        yield Row("run_noop", f"{name}, start-up included", usages[side].cpu, "s CPU")
+    for side in (side for side in sides if side != "ours"):
+        most = bar if side == "greedy" else None
+        yield Row(name, f"wall of {size:,} steps / {_SIDES[side]}", wall["ours"] / wall[side], "x", most)
+    for side in sides:
+        yield Row(name, f"{_SIDES[side]}, start-up included", wall[side], "s wall")
+    for side in sides:
+        yield Row(name, f"{_SIDES[side]}, start-up included", usages[side].cpu, "s CPU")

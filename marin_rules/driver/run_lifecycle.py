@@ -30,6 +30,7 @@ from marin_rules.storage.leases.store import ChangedError
 from marin_rules.storage.prefix import claim_prefix
 from marin_rules.worker.variables import exported, passed_on
 from marin_rules.worker.warm.client import WarmServer
+from marin_rules.worker.warm.dispatcher import Dispatcher
 
 
 def _say(text: str) -> None:
@@ -44,6 +45,9 @@ class RunLifecycle:
         self._software = software
         self._assessment: Assessment | None = None
         self._warm: WarmServer | None = None
+        self.dispatcher: Dispatcher | None = None
+        """Hands steps to warm workers, while there are any."""
+
         self._presence = RunPresence(plan)
 
     def start(
@@ -75,6 +79,7 @@ class RunLifecycle:
         if warm:
             try:
                 self._warm = WarmServer(run.plan_path, self._plan.digest)
+                self.dispatcher = Dispatcher(self._warm)
             except OSError as error:  # It only saves time.
                 _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
 
@@ -87,6 +92,9 @@ class RunLifecycle:
     def finish(self, *, success: bool) -> None:
         """Leave the registry; of a run that did everything, nothing but its data stays."""
         self._presence.end()
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+            self.dispatcher = None
         if self._warm is not None:
             self._warm.stop()
         if not success:

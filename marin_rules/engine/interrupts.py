@@ -21,6 +21,9 @@ _ECHO_SECONDS = 3.0
 """How much later the same request to stop may come again by another way. A person who presses Ctrl-C again after that
 means it."""
 
+_WAKE_UP_AFTER = (0.0, 0.1, 0.5, 2.0)
+"""Seconds after a signal at which the main thread is woken up: it may fall asleep just as it is woken."""
+
 _LOOK_SECONDS = 0.1
 _JOBS = (b"run-step", b"marin_rules.worker")
 """Command lines of the processes that jobs of steps start."""
@@ -31,6 +34,8 @@ _stopped_at: float | None = None
 _finishes_gracefully = False
 _is_over = False
 _terminate_stops = False
+_noted_signals: int | None = None
+"""The end of a pipe into which Python writes the number of each signal that comes."""
 
 
 def came() -> bool:
@@ -53,6 +58,33 @@ def install(*, terminate_stops: bool = False) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, *([signal.SIGTERM] if _terminate_stops else [])):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
+    _let_signals_wake_the_main_thread()
+
+
+def _let_signals_wake_the_main_thread() -> None:
+    """Python runs handlers in its main thread, and leaves that asleep if another thread has taken the signal.
+
+    Snakemake's main thread sleeps until a job ends. Two signals at once are enough: then the kernel gives them to two
+    threads, or both to the other one.
+    """
+    global _noted_signals
+    if _noted_signals is not None:
+        return
+    read, _noted_signals = os.pipe()
+    os.set_blocking(_noted_signals, False)
+    signal.signal(signal.SIGURG, lambda number, frame: None)
+    signal.set_wakeup_fd(_noted_signals, warn_on_full_buffer=False)
+    main = threading.get_ident()
+    threading.Thread(target=_wake_up, args=(main, read), daemon=True).start()
+
+
+def _wake_up(thread: int, signals: int) -> None:
+    """Disturb a thread whenever a signal has come that stops a run."""
+    while numbers := os.read(signals, 4096):
+        if not {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}.isdisjoint(numbers):
+            for seconds in _WAKE_UP_AFTER:
+                time.sleep(seconds)
+                signal.pthread_kill(thread, signal.SIGURG)
 
 
 def take_terminate_over() -> None:

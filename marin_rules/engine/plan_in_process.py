@@ -22,6 +22,7 @@ from marin_rules.state.stored_states import assess_stored
 from marin_rules.units import parse_timestamp
 from marin_rules.urls import is_url
 from marin_rules.views.results import Cut, results
+from marin_rules.worker.warm.dispatcher import Dispatcher
 
 
 @dataclass(eq=False)
@@ -47,6 +48,9 @@ class PlanInProcess:
 
     cut: Cut = field(default_factory=Cut)
     """What the command line leaves out."""
+
+    dispatcher: Dispatcher | None = None
+    """Hands steps to warm workers while there are any."""
 
     live: bool = False
     """Steps are running: states that are not final are read anew each time they are asked for."""

@@ -29,6 +29,7 @@ from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.given_plan import give_plan, given_plan
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
+from marin_rules.engine.local_executor import use_warm_workers
 from marin_rules.engine.names import check_rule_names
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.report import ReportItem, report_items
@@ -60,6 +61,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     in_process, invocation = plan_in_process.start(plan), Invocation(workflow)
     if invocation.is_driver:
         interrupts.install()
+        use_warm_workers()
         if (remark := foreign_profile(sys.argv[1:])) is not None:
             logger.warning(remark)
     in_process.live = not invocation.is_driver  # A process for one job is there because something runs.
@@ -271,6 +273,7 @@ class MarinWorkflow:
             uses_our_files=self.in_process.uses_our_files,
             warm=self._starts_jobs_here,
         )
+        self.in_process.dispatcher = self._lifecycle.dispatcher
 
     def finish(self, *, success: bool) -> None:
         """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from marin_rules.engine.interrupts import is_echo
+from marin_rules.plans.plan_file import read_plan
+from marin_rules.worker.command import run_step_command
 from support.lab import Lab
 
 CHECKPOINTED = """
@@ -256,13 +258,49 @@ def lease_holder(folder: Path) -> int:
     return pid
 
 
-def test_a_killed_job_ends_its_step(checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]]) -> None:
+def test_a_killed_job_ends_its_step(lab: Lab, tmp_path: Path, step_processes: Callable[[Any], list[int]]) -> None:
+    """A job that asked a warm worker for its step: here one that is started by hand, with the command of the step."""
+    other = """
+    def wait(config):
+        open("waits", "w").close()
+        open("gate").read()
+
+    if __name__ == "__main__":
+        executor_main(steps=[score, ExecutorStep(name="other", fn=wait, config={})])
+    """
+    file = lab.experiment(CHECKPOINTED[: CHECKPOINTED.index("if __name__")].rstrip() + "\n" + other)
+    run = lab.start_snakemake(experiment=file, config={"run_only": "^other$"})
+    run.wait_for((tmp_path / "waits").exists, "the other step runs")
+    (variable,) = {word for pid in run.alive() for word in variables_of(pid) if word.startswith("MARIN_RULES_WARM=")}
+    (plan,) = lab.prefix.glob("experiments/.runs/*/plan")
+    (step,) = (step.key for step in read_plan(str(plan)).steps if step.name == "model")
+    words = [str(run_step_command()), sys.executable, "-", "--plan", str(plan), "--step", step]
+    job = lab.start(["bash", "-euo", "pipefail", *words], env={"MARIN_RULES_WARM": variable.partition("=")[2]})
+    pids = step_processes(job)
+    os.kill(job.pid, signal.SIGKILL)
+    lab.wait_until(lambda: not any(lab.is_running(pid) for pid in pids), "the end of the step", 20)
+    lab.wait_until(lambda: lab.status_of("model") == "CANCELLED", "its last status", 20)
+    lab.open_gate()
+    result = run.wait()
+    assert result.code == 0, result.output
+    assert leases(lab.folder_of("model")) == []
+
+
+def variables_of(pid: int) -> list[str]:
+    """The environment that a process was started with."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def test_what_ends_the_process_group_of_snakemake_stops_its_steps(
+    checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]]
+) -> None:
+    """As `timeout` does. Snakemake itself takes SIGTERM for a wish to finish what runs."""
     run = lab.start_snakemake(experiment=checkpointed)
     pids = step_processes(run)
-    jobs = [pid for pid, command in run.command_lines().items() if "run-step" in command]
-    assert jobs
-    for pid in jobs:
-        os.kill(pid, signal.SIGKILL)
+    os.killpg(run.pid, signal.SIGTERM)
     assert run.wait(30).code == 1
     lab.wait_until(lambda: not run.alive(), "the end of all processes", 20)
     assert not any(lab.is_running(pid) for pid in pids)

@@ -1,8 +1,9 @@
 """Warm workers: local jobs are run by processes that have everything imported.
 
 Starting Python and importing costs more than all the bookkeeping of a step. The driver therefore starts a server
-(`marin_rules.worker.warm.server`); jobs (`run-step`) hand their arguments to it and wait for the exit code. Without the
-server, or if it dies, jobs start a Python themselves.
+(`marin_rules.worker.warm.server`), to which it hands steps itself (`marin_rules.worker.warm.dispatcher`). Jobs
+(`run-step`) hand their arguments to it and wait for the exit code. Without the server, or if it dies, jobs start a
+Python themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ TAKEN = "taken"
 PROCESS_ID = "pid"
 """What is in that folder: a pipe for requests, pipes for replies and who has them, and the server's process."""
 
+ANSWERS = "answers"
+QUIET = "quiet"
+"""And for the driver: a pipe for all answers to its own requests, and one into which nobody ever writes."""
+
+DRIVER = "driver."
+"""The beginning of what the driver's requests have in place of the number of a reply pipe."""
+
+STOP = "stop"
+"""Instead of a request: all steps that the driver asked for are to end."""
+
 _PREPARED_REPLIES = 32
 """Pipes made in advance; a job that finds no free one makes its own."""
 
@@ -34,7 +45,7 @@ class WarmServer:
     """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes."""
 
     def __init__(self, plan_path: str, digest: str) -> None:
-        folder = _make_folder()
+        self.folder = folder = _make_folder()
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "marin_rules.worker.warm.server", folder, plan_path, digest],
@@ -51,6 +62,16 @@ class WarmServer:
             if not self._ended.is_alive() or time.monotonic() > give_up:
                 break
             time.sleep(0.01)
+        self._is_ready = os.path.exists(os.path.join(folder, PROCESS_ID))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server takes requests."""
+        return self._is_ready and self._ended.is_alive()
 
     def stop(self) -> None:
         """Let the server end; it does so once its steps have ended, and removes its folder."""
@@ -63,7 +84,7 @@ class WarmServer:
 def _make_folder() -> str:
     folder = tempfile.mkdtemp(prefix="marin-rules-")
     try:
-        for name in (REQUESTS, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
+        for name in (REQUESTS, ANSWERS, QUIET, *(f"{REPLY}.{slot}" for slot in range(_PREPARED_REPLIES))):
             os.mkfifo(os.path.join(folder, name), 0o600)
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)

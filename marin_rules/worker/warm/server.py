@@ -32,7 +32,12 @@ from marin_rules.worker.step_process import (
     describe_process,
     send_signal,
 )
-from marin_rules.worker.warm.client import PROCESS_ID, REPLY, REQUESTS, TAKEN
+from marin_rules.worker.warm.client import ANSWERS, DRIVER, PROCESS_ID, REPLY, REQUESTS, STOP, TAKEN
+
+_STOP_AGAIN_SECONDS = 1.0
+"""How often a worker is told to stop: between two steps it does not listen."""
+
+_STOPPED = 128 + signal.SIGTERM
 
 
 class Server:
@@ -47,6 +52,9 @@ class Server:
         self._idle: list[int] = []
         self._busy: dict[int, str] = {}
         """Process -> the number of the reply pipe of the job it works for."""
+
+        self._stops = False
+        """The driver's steps are to end, and no further one is begun."""
 
         self._left: set[int] = set()
         """Processes of ended steps that run as another user and could not be ended."""
@@ -70,7 +78,9 @@ class Server:
             for descriptor in (self._requests, self._idle_read, self._wakeup, 0):
                 selector.register(descriptor, selectors.EVENT_READ)
             while True:
-                ready = {key.fd for key, _ in selector.select()}
+                ready = {key.fd for key, _ in selector.select(_STOP_AGAIN_SECONDS if self._stops else None)}
+                if self._stops:
+                    self._stop_steps()
                 if 0 in ready and not os.read(0, 4096):
                     break
                 if self._idle_read in ready:
@@ -97,14 +107,29 @@ class Server:
             file.write(f"{os.getpid()}\n")
         os.rename(path + ".new", path)
 
+    def _stop_steps(self) -> None:
+        """Tell all workers that have a step of the driver's."""
+        self._stops = True
+        for pid, slot in self._busy.items():
+            if slot.startswith(DRIVER):
+                send_signal(pid, signal.SIGTERM)
+
     def _dispatch(self, line: bytes) -> None:
+        if line == STOP.encode():
+            self._stop_steps()
+            return
+        slot = line.split(b"\t", 1)[0].decode()
+        if self._stops and slot.startswith(DRIVER):
+            with contextlib.suppress(OSError), _Reply(self._folder, slot) as reply:
+                reply.say(f"exit {_STOPPED}")
+            return
         while True:
             pid = self._idle.pop() if self._idle else self._fork_worker()
             try:
                 os.write(self._workers[pid], line + b"\n")
             except (BrokenPipeError, KeyError):
                 continue  # It was killed while it was idle.
-            self._busy[pid] = line.split(b"\t", 1)[0].decode()
+            self._busy[pid] = slot
             return
 
     def _collect(self) -> None:
@@ -127,10 +152,8 @@ class Server:
         slot = self._busy.pop(pid, None)
         if slot is not None:
             code = os.waitstatus_to_exitcode(status)
-            with contextlib.suppress(OSError):
-                reply = _open_reply(self._folder, slot)
-                os.write(reply, f"exit {code if code > 0 else 128 - code}\n".encode())
-                os.close(reply)
+            with contextlib.suppress(OSError), _Reply(self._folder, slot) as reply:
+                reply.say(f"exit {code if code > 0 else 128 - code}")
             _free_reply(self._folder, slot)
 
     def _end(self, process: int) -> None:
@@ -178,35 +201,56 @@ def _work(folder: str, plan: FrozenPlan, requests: int, idle: int) -> NoReturn:
     os._exit(0)
 
 
+class _Reply:
+    """Where the answers to one request go: into the pipe of the job that waits for them, or into the driver's.
+
+    `OSError` if nobody waits any more.
+    """
+
+    def __init__(self, folder: str, slot: str) -> None:
+        is_drivers = slot.startswith(DRIVER)
+        path = os.path.join(folder, ANSWERS if is_drivers else f"{REPLY}.{slot}")
+        self._start = f"{slot} " if is_drivers else ""
+        self._pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        os.set_blocking(self._pipe, True)  # Only to open it may not wait for a reader.
+        self.client = None if is_drivers else self._pipe
+        """By which the worker sees that its job is gone. A step goes on without its driver."""
+
+    def say(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._pipe, f"{self._start}{text}\n".encode())
+
+    def __enter__(self) -> _Reply:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._pipe)
+
+
 def _answer(folder: str, slot: str, plan: FrozenPlan, arguments: list[str], process: StepProcess) -> bool:
-    """Run a step for the job at a reply pipe; False if that job is gone already."""
+    """Run a step for whoever asked for it; False if that one is gone already."""
     try:
-        reply = _open_reply(folder, slot)
+        reply = _Reply(folder, slot)
     except OSError:
         return False
-    with contextlib.suppress(OSError):
-        os.write(reply, f"pid {os.getpid()}\n".encode())
-    code = _run(plan, arguments, reply, process)
-    with contextlib.suppress(OSError):
-        os.write(reply, f"exit {code}\n".encode())
-    os.close(reply)
+    with reply:
+        reply.say(f"pid {os.getpid()}")
+        reply.say(f"exit {_run(plan, arguments, reply.client, process)}")
     return True
 
 
-def _run(plan: FrozenPlan, arguments: list[str], reply: int, process: StepProcess) -> int:
+def _run(plan: FrozenPlan, arguments: list[str], client: int | None, process: StepProcess) -> int:
     try:
-        return worker.main(worker.parse(arguments), plan, client=reply, process=process)
+        return worker.main(worker.parse(arguments), plan, client=client, process=process)
     except Exception:
         traceback.print_exc()  # A fault of ours; the step counts as failed, the worker goes on.
         return worker.EXIT_FAILED
 
 
-def _open_reply(folder: str, slot: str) -> int:
-    return os.open(os.path.join(folder, f"{REPLY}.{slot}"), os.O_WRONLY | os.O_NONBLOCK)
-
-
 def _free_reply(folder: str, slot: str) -> None:
     """Let another job take the reply pipe: a new one, since the last job may not have read its answer yet."""
+    if slot.startswith(DRIVER):
+        return
     path = os.path.join(folder, f"{REPLY}.{slot}")
     with contextlib.suppress(OSError):
         os.mkfifo(path + ".new", 0o600)
