@@ -16,6 +16,8 @@ from marin_rules.worker.warm import dispatcher as module
 from marin_rules.worker.warm.client import ANSWERS, QUIET, REQUESTS, WarmServer
 from marin_rules.worker.warm.dispatcher import Dispatcher
 
+pytestmark = pytest.mark.processes
+
 
 class FakeServer:
     """A server that does what a test says."""
