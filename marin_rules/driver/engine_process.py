@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import Any
 
 from marin_rules.driver.dry_run import needs_engine, show
 from marin_rules.driver.stop_signals import RunStopped, passed_on
@@ -49,7 +48,7 @@ def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None
     else:
         claim_prefix(plan.run.prefix)
         jobs = [] if max_concurrent is None else ["--jobs", str(max_concurrent)]
-        with _placed(plan) as path:
+        with _plan_file(plan) as path:
             code = _engine(plan, path, *jobs)
     if code == 0:
         return
@@ -60,7 +59,7 @@ def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None
 
 
 @contextlib.contextmanager
-def _placed(plan: FrozenPlan) -> Iterator[str]:
+def _plan_file(plan: FrozenPlan) -> Iterator[str]:
     """The plan as a file. Who may only read the prefix has it elsewhere: that is enough if everything is done.
 
     If something has to run after all, the engine says that the prefix cannot be written to.
@@ -85,9 +84,9 @@ def _step_error(failure: Failure) -> BaseException:
 def _engine(plan: FrozenPlan, plan_path: str, *arguments: str) -> int:
     command = [sys.executable, "-P", "-m", ENGINE_MODULE]
     command += ["--parent", str(os.getpid()), "--digest", plan.digest, "--plan", plan_path, *arguments]
-    environment: dict[str, Any] = {**os.environ, **exported(plan.variables)}
+    variables = {**os.environ, **exported(plan.variables)}
     open_standard_streams()
-    with subprocess.Popen(command, env=environment) as process, passed_on(process) as signals:
+    with subprocess.Popen(command, env=variables) as process, passed_on(process) as signals:
         while True:
             try:
                 code = process.wait()

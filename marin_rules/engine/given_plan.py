@@ -7,9 +7,12 @@ own, on which nothing of ours stands. They must not plan again, nor must the eng
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import read_plan
+from marin_rules.plans.prepare import prepare_experiment
+from marin_rules.settings.run_settings import Settings
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
 """Where the plan is."""
@@ -29,3 +32,13 @@ def given_plan() -> FrozenPlan | None:
     """The plan that this process was started with, None if it has to make one."""
     path = os.environ.get(PLAN_VARIABLE)
     return read_plan(path, os.environ.get(DIGEST_VARIABLE)) if path else None
+
+
+def plan_for(settings: Settings) -> FrozenPlan:
+    """The plan that this process was started with, or else that of the experiment which the configuration names."""
+    plan = given_plan()
+    if plan is None:
+        return prepare_experiment(settings)
+    if settings.cluster is not None:  # `python x.py` reads no configuration: it only knows MARIN_CLUSTER.
+        plan.run = replace(plan.run, cluster=settings.cluster)
+    return plan

@@ -26,7 +26,7 @@ from marin_rules.driver.launch import Launcher
 from marin_rules.driver.run_lifecycle import RunLifecycle
 from marin_rules.engine import interrupts, plan_in_process
 from marin_rules.engine.console import ALL_DONE
-from marin_rules.engine.given_plan import give_plan, given_plan
+from marin_rules.engine.given_plan import give_plan, plan_for
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.local_executor import use_warm_workers
@@ -38,7 +38,6 @@ from marin_rules.engine.step_commands import StepCommands, conda_file, is_plain,
 from marin_rules.engine.targets import Targets
 from marin_rules.engine.trouble import guarded
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.search_path import search
 from marin_rules.project import project_folder
 from marin_rules.settings.job_settings import read_job_settings
@@ -72,7 +71,7 @@ def _settings_and_plan(config: Mapping[str, Any]) -> tuple[Settings, FrozenPlan]
     settings = read_settings(config)
     check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
     check_not_planted(config_file(), os.getcwd(), "the configuration")
-    return settings, given_plan() or prepare_experiment(settings)
+    return settings, plan_for(settings)
 
 
 def name_the_user() -> None:
@@ -235,7 +234,7 @@ class MarinWorkflow:
 
     @staticmethod
     def environment(name: str) -> str:
-        """The path of one of the project's own conda environments, wherever the rule's file is."""
+        """The path of one of the project's own conda files, wherever the rule's file is."""
         return project_conda_file(name)
 
     def output_path(self, wildcards: Any) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from snakemake_interface_common.exceptions import WorkflowError
 
-from marin_rules.engine.given_plan import DIGEST_VARIABLE, PLAN_VARIABLE, give_plan, given_plan
+from marin_rules.engine.given_plan import DIGEST_VARIABLE, PLAN_VARIABLE, give_plan, given_plan, plan_for
 from marin_rules.engine.trouble import guarded, told_in
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.plan_file import PlanFileError, write_plan
+from marin_rules.settings.run_settings import Settings
 from support.small_plans import plan_of, step
 
 
@@ -40,6 +41,27 @@ def test_no_other_plan_is_taken(tmp_path: Path) -> None:
     give_plan(str(tmp_path / "private" / "plan"), mine.digest)
     with pytest.raises(PlanFileError, match="is not the one that this run wrote"):
         given_plan()
+
+
+def test_a_configured_cluster_wins_over_the_one_that_the_plan_was_made_for(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a"), cluster="of-the-variable")
+    path = str(tmp_path / "private" / "plan")
+    write_plan(plan, path)
+    give_plan(path, plan.digest)
+    assert plan_for(Settings()).run == plan.run
+    configured = plan_for(Settings(cluster="configured"))
+    assert configured.run.cluster == "configured"
+    write_plan(configured, path)  # As a run does before its first job; its jobs take no other.
+    give_plan(path, configured.digest)
+    assert plan_for(Settings(cluster="configured")).digest == configured.digest != plan.digest
+
+
+def test_a_process_without_a_plan_plans_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text(
+        "from marin_rules import ExecutorStep, executor_main\nexecutor_main(steps=[ExecutorStep('a', print, {})])\n"
+    )
+    assert [item.name for item in plan_for(Settings(experiment="x.py", prefix="out")).steps] == ["a"]
 
 
 def test_a_plan_that_is_gone_is_named(tmp_path: Path) -> None:

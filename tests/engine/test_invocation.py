@@ -175,6 +175,7 @@ def test_statuses_are_trusted_more_than_marks_of_incomplete_jobs() -> None:
     assert workflow.dag.ignore_incomplete
 
 
+@pytest.mark.processes  # Snakemake's parser imports all plug-ins, and some look for programs.
 @pytest.mark.parametrize("question", sorted(QUESTIONS))
 def test_questions_about_files_are_refused_with_advice(question: str, monkeypatch: pytest.MonkeyPatch) -> None:
     flag = f"--{question.replace('_', '-')}"
@@ -185,6 +186,7 @@ def test_questions_about_files_are_refused_with_advice(question: str, monkeypatc
     assert str(refused.value) == f"{flag} {QUESTIONS[question]}"
 
 
+@pytest.mark.processes
 def test_a_report_is_no_such_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["snakemake", "--report", "x.html"])
     invocation().check_question()

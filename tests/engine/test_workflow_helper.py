@@ -115,6 +115,7 @@ def test_max_concurrent_is_a_limit_of_slots(plan: FrozenPlan) -> None:
     assert workflow.global_resources["step_slots"] == 3
 
 
+@pytest.mark.processes  # Snakemake's parser imports all plug-ins, and some look for programs.
 def test_a_report_shows_all_steps_whatever_their_state(plan: FrozenPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_status(plan.steps[0], Status.SUCCESS)
     monkeypatch.setattr(sys, "argv", ["snakemake", "--report"])
