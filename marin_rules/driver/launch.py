@@ -35,13 +35,13 @@ from marin_rules.settings.job_settings import JobSettings
 from marin_rules.software import bootstrap
 from marin_rules.software.code_archive import CodeArchive, package_files, publish
 from marin_rules.urls import is_url
+from marin_rules.worker.module_start import START_VARIABLE, modules_of
 from marin_rules.worker.variables import for_job_elsewhere
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Variables that tell libraries how many cores a job has: else they would take all that a node has."""
 
 _WORKER = "marin_rules.worker"
-_WORKER_IN_OWN_ENVIRONMENT = "marin_rules.worker.own_environment"
 
 _END = "END_OF_BOOTSTRAP"
 
@@ -105,8 +105,11 @@ class Launcher:
         """
         if self._settings.shared:
             return self.for_group([step.variables], cores=cores, command=command, folder=folder, log=log)
-        variables = self._variables([step.variables], cores)
-        return Launch(self._bootstrap(step), variables, self._settings.scratch, self._log_there(JOB))
+        variables, start = self._variables([step.variables], cores), self._start()
+        if step.machines is not None and step.machines.replicas > 1:
+            variables[START_VARIABLE] = start  # For the other machines, which have nothing yet, either.
+        script = f"set -- {shlex.join(self._worker(step))}\n{start}"
+        return Launch(script, variables, self._settings.scratch, self._log_there(JOB))
 
     def for_group(self, numbers: Iterable[int | None], *, cores: int, command: str, folder: str, log: str) -> Launch:
         """The same for several steps in one job, which Snakemake runs; `numbers` are those of their variables."""
@@ -136,18 +139,19 @@ class Launcher:
     def _log_there(self, job: str) -> str:
         return os.path.join(self._settings.scratch, f"marin-rules-{job}.log")
 
-    def _bootstrap(self, step: FrozenStep) -> str:
+    def _worker(self, step: FrozenStep) -> list[str]:
+        """The module that runs the step, and its arguments."""
+        what = ("--digest", self._plan.digest, "--plan", self._plan.run.plan_path, "--step", step.key)
+        return [*modules_of(step, _WORKER), *what]
+
+    def _start(self) -> str:
+        """Bash that starts the module of its arguments on a node that has nothing yet."""
         assert self._archive is not None, "prepare comes before the first launch"
         run, settings = self._plan.run, self._settings
-        words = [
-            *(self._archive_path, self._archive.digest, run.python_version, settings.scratch),
-            _WORKER if step.software is None else _WORKER_IN_OWN_ENVIRONMENT,
-            *("--digest", self._plan.digest, "--plan", run.plan_path, "--step", step.key),
-        ]
         python = node_python(settings, run.prefix, run.python_version)
-        start = f"exec {python.word} -I - {shlex.join(words)} <<'{_END}'"
+        words = shlex.join([self._archive_path, self._archive.digest, run.python_version, settings.scratch])
         source = Path(bootstrap.__file__).read_text(encoding="utf-8")
-        return "\n".join([*python.lines, start, f"{source}{_END}"])
+        return "\n".join([*python.lines, f"exec {python.word} -I - {words} \"$@\" <<'{_END}'", f"{source}{_END}"])
 
     def _check_prefix(self) -> None:
         for path in (self._plan.run.prefix, self._plan.run.executor_info_base_path):
@@ -158,17 +162,12 @@ class Launcher:
                     " they all have"
                 )
 
-    def _has_python_of_its_own(self, step: FrozenStep) -> bool:
-        return step.software is not None or self._settings.python is None
-
     def _check(self, step: FrozenStep) -> None:
         why = None
         if step.rule is not None:
             why = f"the rule {step.rule} needs the Snakefile and its files"
         elif step.index in self._plan.conda:
             why = "its conda environment was made on this machine"
-        elif step.machines is not None and step.machines.replicas > 1 and self._has_python_of_its_own(step):
-            why = "it asks for several machines, and only the first of them makes its Python (jobs: python: names one)"
         if why is not None:
             raise SettingsError(
                 f"step {step.name!r} cannot run on nodes that do not share this machine's files (jobs: shared: false):"

@@ -30,9 +30,6 @@ EXIT_UNREACHABLE = 69
 EXIT_WRONG_PYTHON = 78
 """EX_DATAERR, EX_UNAVAILABLE and EX_CONFIG."""
 
-CODE_PREFIX = "code-"
-"""Begins the name of the folder that an archive is unpacked into, before its digest."""
-
 _TRIES = 2
 _PAUSE_SECONDS = 2.0
 """For a folder on a network, or a client that gives up at once. Others are patient themselves, for half a minute."""
@@ -50,7 +47,7 @@ def main(archive: str, digest: str, version: str, scratch: str, module: str, *ar
     """Become the module, with the archive on the path."""
     check_python(version)
     name_the_user()
-    folder = os.path.join(own_folder(scratch), CODE_PREFIX + digest)
+    folder = os.path.join(own_folder(scratch), "code-" + digest)
     if not os.path.isdir(folder):
         unpack(fetch(archive, digest), folder)
     os.environ["PYTHONPATH"] = folder

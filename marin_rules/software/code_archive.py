@@ -15,7 +15,6 @@ import hashlib
 import io
 import os
 import stat
-import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from pathlib import Path
 
 from marin_rules.errors import SettingsError
 from marin_rules.project import PACKAGE
-from marin_rules.software import bootstrap
 from marin_rules.storage.files import read_bytes, write_atomic
 from marin_rules.storage.patience import patiently
 from marin_rules.urls import is_url
@@ -64,26 +62,7 @@ class CodeArchive:
 
     def path_below(self, folder: str) -> str:
         """Where it is, below the folder of a prefix's experiments."""
-        return _path_below(folder, self.digest)
-
-
-def _path_below(folder: str, digest: str) -> str:
-    return os.path.join(folder, _FOLDER, f"{digest}.zip")
-
-
-def python_elsewhere(folder: str, package: Path = PACKAGE) -> list[str]:
-    """What starts a module of this package on another machine of the same job, but for the module's name.
-
-    Where this package was unpacked from an archive below `folder`, the other machine has to fetch that, too.
-    """
-    holder = package.parent
-    digest = holder.name.removeprefix(bootstrap.CODE_PREFIX)
-    if digest == holder.name:
-        return [sys.executable, "-P", "-m"]
-    source = Path(bootstrap.__file__).read_text(encoding="utf-8")
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    scratch = str(holder.parent.parent)
-    return [sys.executable, "-I", "-c", source, _path_below(folder, digest), digest, version, scratch]
+        return os.path.join(folder, _FOLDER, f"{self.digest}.zip")
 
 
 def package_files(package: Path = PACKAGE) -> dict[str, bytes]:

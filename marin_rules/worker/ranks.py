@@ -17,7 +17,8 @@ import secrets
 import signal
 import sys
 import tempfile
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import IO, Self
@@ -28,7 +29,6 @@ from marin_rules.clusters.ranks import Ranks, coordinator_address, is_free, spli
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.run import Run
 from marin_rules.process import ThisProcess
-from marin_rules.software.code_archive import python_elsewhere
 from marin_rules.state.status import LOG_FILE
 from marin_rules.storage.files import make_directory, write_atomic
 from marin_rules.storage.objects.growing import GrowingObject
@@ -36,15 +36,40 @@ from marin_rules.storage.patience import patiently
 from marin_rules.storage.private_files import read_within
 from marin_rules.storage.regular_files import open_to_append
 from marin_rules.urls import is_url
+from marin_rules.worker.module_start import shares_files, start_elsewhere
 from marin_rules.worker.noted_signals import noted_stop_signal
 from marin_rules.worker.step_call import Outcome
+
+_RANK = "marin_rules.worker.rank"
 
 LOCAL_RANKS_VARIABLE = "MARIN_LOCAL_RANKS"
 """Set to 1, all replicas of a step run as processes of one machine: to try out what is meant for several."""
 
 
-def ranks_of(step: FrozenStep) -> Ranks | None:
-    """The ranks that the step runs in; None for a step of one process."""
+@dataclass(frozen=True)
+class StepRanks:
+    """The ranks that a step runs in."""
+
+    ranks: Ranks
+    start: Sequence[str]
+    """What starts one of them, on whatever machine it is; its arguments follow."""
+
+    folder: str
+    """Where they start: a folder that all machines have."""
+
+
+def ranks_of(step: FrozenStep) -> StepRanks | None:
+    """The ranks that the step runs in; None for a step of one process.
+
+    Called while the variables that steer the run are still there, before the step has its own.
+    """
+    ranks = _ranks_of(step)
+    if ranks is None:
+        return None
+    return StepRanks(ranks, start_elsewhere(step, _RANK), os.getcwd() if shares_files() else "/")
+
+
+def _ranks_of(step: FrozenStep) -> Ranks | None:
     if step.machines is None or step.machines.replicas == 1:
         return None
     allocation = current_allocation()
@@ -55,19 +80,20 @@ def ranks_of(step: FrozenStep) -> Ranks | None:
     return None
 
 
-def run_ranks(ranks: Ranks, plan: FrozenPlan, step: FrozenStep) -> Outcome:
+def run_ranks(step_ranks: StepRanks, plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Run the step in all its ranks, and wait for all of them."""
+    ranks = step_ranks.ranks
     reports = os.path.join("ranks", f"{step.digest}-{secrets.token_hex(4)}")
     # A path below a relative prefix is relative to the working directory, which the ranks have from us.
     what = ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
     folder = os.path.join(plan.run.directory, reports)
-    python = python_elsewhere(plan.run.executor_info_base_path)
-    command = [*python, "marin_rules.worker.rank", *what, "--report", folder]
+    command = [*step_ranks.start, *what, "--report", folder]
     address = coordinator_address(ranks.coordinator_host(), _purpose(step))
     facts = ThisProcess(count=ranks.count, coordinator_address=address).to_variables()
     # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
     # handler and not SIG_IGN, which they would inherit.)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
+    os.chdir(step_ranks.folder)
     with RankLogs(step.output_path) as logs:
         problem = ranks.run(command, facts, logs.take)
     return _together([_report(plan.run, os.path.join(reports, str(rank))) for rank in range(ranks.count)], problem)

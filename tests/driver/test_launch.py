@@ -75,15 +75,33 @@ def test_without_them_all_it_needs_is_below_the_prefix(tmp_path: Path) -> None:
     launcher.prepare(plan.steps, say=pytest.fail)
     launch = launcher.for_step(plan.steps[0], **USUAL)
     (archive,) = tmp_path.glob("experiments/.code/*.zip")
-    first = launch.script.splitlines()[0]
-    assert first == (
-        f"exec '/opt/a python/bin/python' -I - {archive} {archive.stem} {python_version()} /local marin_rules.worker"
-        f" --digest {plan.digest} --plan {plan.run.plan_path} --step {plan.steps[0].key} <<'END_OF_BOOTSTRAP'"
+    first, second, *_ = launch.script.splitlines()
+    what = f"--digest {plan.digest} --plan {plan.run.plan_path} --step {plan.steps[0].key}"
+    assert first == f"set -- marin_rules.worker {what}"
+    assert second == (
+        f"exec '/opt/a python/bin/python' -I - {archive} {archive.stem} {python_version()} /local \"$@\""
+        " <<'END_OF_BOOTSTRAP'"
     )
+    assert "MARIN_RULES_START" not in launch.variables
     assert (launch.folder, launch.log) == ("/local", "/local/marin-rules-{job}.log")
     assert launch.variables["PATH"] == PATH_OF_A_NODE
     assert launch.variables["LAB_NAME"] == "lab"
     assert not {"HOME", "DISPLAY", "PYTHONPATH", "VIRTUAL_ENV"} & {*launch.variables}
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("of_the_driver")
+def test_a_step_on_several_machines_takes_along_what_starts_a_process_on_the_others(tmp_path: Path) -> None:
+    plan = plan_below(str(tmp_path), replicas=2)
+    launcher = Launcher(plan, replace(UNSHARED, python="/bin/echo"))
+    launcher.prepare(plan.steps, say=pytest.fail)
+    start = launcher.for_step(plan.steps[0], **USUAL).variables["MARIN_RULES_START"]
+    words = ["bash", "-c", start, "start", "a.module", "--step", "it's a step"]
+    (archive,) = tmp_path.glob("experiments/.code/*.zip")
+    started = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert started == f"-I - {archive} {archive.stem} {python_version()} /local a.module --step it's a step\n"
+    shared = Launcher(plan)
+    assert "MARIN_RULES_START" not in shared.for_step(plan.steps[0], **USUAL).variables
 
 
 @pytest.mark.usefixtures("of_the_driver")
@@ -103,14 +121,13 @@ def test_secrets_are_in_the_variables_and_nowhere_else(settings: JobSettings, tm
     [
         ("out", {}, "out, in "),
         ("/shared/out", {"rule": "tag"}, "the rule tag needs the Snakefile"),
-        ("/shared/out", {"machines": 2}, "only the first of them makes its Python"),
     ],
 )
 def test_what_cannot_travel_is_refused_before_anything_is_sent(
     prefix: str, change: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launches, "publish", lambda *given: pytest.fail("sent"))
-    plan = plan_below(prefix, **({"replicas": 2} if "machines" in change else {}))
+    plan = plan_below(prefix)
     steps = [replace(step, rule=change.get("rule")) for step in plan.steps]
     with pytest.raises(SettingsError) as refusal:
         Launcher(plan, replace(UNSHARED, python=None)).prepare(steps, say=pytest.fail)
@@ -137,6 +154,7 @@ def test_the_exit_code_of_a_job_whose_log_is_elsewhere_is_explained(code: int | 
     assert explained == f"{words}what it printed is in /local/marin-rules-7.log on its node"
 
 
+@pytest.mark.processes
 def test_a_node_without_a_python_for_it_makes_one_with_uv(tmp_path: Path) -> None:
     made = node_python(JobSettings(shared=False, scratch=str(tmp_path)), "/shared/out", python_version())
     imports = "import cloudpickle, fsspec, yaml, sys; print(sys.prefix)"

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from marin_rules import ExecutorStep, remote
 from marin_rules.plan import make_plan
 from marin_rules.plans.freezing import freeze
@@ -17,6 +19,7 @@ from marin_rules.plans.run import new_run
 from support.lab import REPOSITORY
 
 
+@pytest.mark.processes
 def test_the_worker_runs_in_the_environment_that_its_node_has_made(tmp_path: Path) -> None:
     prefix = str(tmp_path / "out")
 
@@ -34,7 +37,7 @@ def test_the_worker_runs_in_the_environment_that_its_node_has_made(tmp_path: Pat
 
     for _ in range(2):
         ran = subprocess.run(
-            [sys.executable, "-P", "-m", "marin_rules.worker.own_environment", *words],
+            [sys.executable, "-P", "-m", "marin_rules.worker.own_environment", "marin_rules.worker", *words],
             cwd=node,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
             capture_output=True,

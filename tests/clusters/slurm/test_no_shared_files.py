@@ -145,6 +145,7 @@ def test_a_job_finds_all_it_needs_in_the_bucket_and_nothing_of_the_drivers(
     assert "VIRTUAL_ENV" not in variables
     assert str(REPOSITORY) not in json.dumps({name: variables[name] for name in variables if "SLURM" not in name})
     assert [object_of(gcs, "third", f"rank-{rank}") for rank in range(2)] == [b"2 cpu1 HERE!", b"2 cpu2 HERE!"]
+    assert not [name for name in gcs.names("bucket") if "x/third-" in name and "rank-" in name and "log" in name]
     # The archive is all that stays of the run.
     (archive,) = [name for name in gcs.names("bucket") if "/experiments/." in name]
     assert archive.startswith("x/experiments/.code/")
