@@ -33,8 +33,3 @@ def open_cluster(name: str) -> Cluster:
 def clusters_here() -> list[Cluster]:
     """All clusters that can be asked from this machine."""
     return [cluster for cluster in map(open_cluster, CLUSTER_NAMES) if cluster.is_here()]
-
-
-def cluster_kinds() -> tuple[str, ...]:
-    """The words that stand before the ids of jobs; two ways to the same cluster share theirs."""
-    return tuple(dict.fromkeys(open_cluster(name).name for name in CLUSTER_NAMES))

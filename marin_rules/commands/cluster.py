@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from marin_rules.clusters.open import cluster_kinds, clusters_here, open_cluster
+from marin_rules.clusters.open import CLUSTER_NAMES, clusters_here, open_cluster
 from marin_rules.clusters.protocol import Cluster
 from marin_rules.errors import SettingsError
 
@@ -14,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     discover = actions.add_parser("discover", help="print the machines of a cluster as a file for config/clusters")
     discover.add_argument(
-        "kind", nargs="?", choices=cluster_kinds(), help="of which cluster; without it of the one that is here"
+        "kind", nargs="?", choices=CLUSTER_NAMES, help="of which cluster; without it of the one that is here"
     )
     discover.set_defaults(run=_discover)
 
@@ -31,5 +31,5 @@ def _the_only(clusters: list[Cluster]) -> Cluster:
     kinds = ", ".join(cluster.name for cluster in clusters) or "none"
     raise SettingsError(
         f"which cluster? From this machine can be asked: {kinds}. Run `marin-rules cluster discover KIND` where the"
-        f" cluster's commands are; KIND is one of {', '.join(cluster_kinds())}"
+        f" cluster's commands are; KIND is one of {', '.join(CLUSTER_NAMES)}"
     )

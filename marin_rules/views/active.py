@@ -10,7 +10,7 @@ from typing import Any
 from marin_rules.active.active_step import ActiveStep
 from marin_rules.active.processes import is_from_before_a_restart
 from marin_rules.active.survey import ActiveRun, Survey
-from marin_rules.clusters.open import cluster_kinds
+from marin_rules.clusters.open import CLUSTER_NAMES
 from marin_rules.units import duration
 from marin_rules.views.terminal import printable
 
@@ -98,7 +98,7 @@ def _step_fields(found: ActiveStep) -> dict[str, Any]:
         "key": found.step.key,
         "output_path": found.step.output_path,
         "run": found.run,
-        **{f"{name}_job": _id_at(name, found) for name in cluster_kinds()},
+        **{f"{name}_job": _id_at(name, found) for name in CLUSTER_NAMES},
         "pid": _pid(found),
         "state": "RUNNING" if found.job is None else found.job.word,
         "reason": found.job.reason if found.job is not None and found.is_queued else "",

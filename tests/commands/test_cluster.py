@@ -31,7 +31,7 @@ def cluster(name: str, error: ClusterError | None = None) -> Cluster:
 def here(monkeypatch: pytest.MonkeyPatch) -> list[Cluster]:
     """The clusters that can be asked from this machine, for a test to fill."""
     clusters: list[Cluster] = []
-    monkeypatch.setattr(command, "cluster_kinds", lambda: ("cloud", "grid"))
+    monkeypatch.setattr(command, "CLUSTER_NAMES", ("cloud", "grid"))
     monkeypatch.setattr(command, "clusters_here", lambda: clusters)
     monkeypatch.setattr(command, "open_cluster", cluster)
     return clusters

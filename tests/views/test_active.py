@@ -85,7 +85,7 @@ def test_a_lease_that_cannot_be_read() -> None:
 
 
 def test_programs_find_each_job_under_the_name_of_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "cluster_kinds", lambda: ("cloud", "grid"))
+    monkeypatch.setattr(view, "CLUSTER_NAMES", ("cloud", "grid"))
     steps = [LOCAL, replace(LOCAL, job=RUNNING), ActiveStep(STEP, "x-1", NOW, job=QUEUED)]
     local, running, queued = json.loads(jobs_json(survey(*steps)))["steps"]
     assert [(one["cloud_job"], one["grid_job"]) for one in (local, running, queued)] == [
