@@ -130,7 +130,7 @@ class Boundaries:
             self.reach(f"after the step's {method} {url}")
             return answer
 
-        aiohttp.ClientSession._request = requested  # type: ignore[method-assign]
+        aiohttp.ClientSession._request = requested  # type: ignore[method-assign, assignment]
 
     def _around(self, owner: Any, name: str) -> None:
         send = getattr(owner, name)

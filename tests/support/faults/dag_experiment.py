@@ -7,13 +7,14 @@ import hashlib
 import json
 import os
 import time
+from typing import Any
 
 import fsspec
 
 from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, versioned
 
 
-def mix(config):
+def mix(config: dict[str, Any]) -> str:
     """A blob that depends on each byte of each input."""
     digest = hashlib.sha256(config["name"].encode())
     for path in config["inputs"]:
@@ -29,8 +30,8 @@ def mix(config):
     return digest.hexdigest()
 
 
-def steps(shape):
-    made = []
+def steps(shape: dict[str, Any]) -> list[ExecutorStep[Any]]:
+    made: list[ExecutorStep[Any]] = []
     for number, inputs in enumerate(shape["inputs"]):
         name = f"mix/{number}"
         config = {

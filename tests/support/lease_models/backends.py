@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from marin_rules.state.status import STATUS_FILE
 from marin_rules.state.step_lease import lease_path
@@ -58,7 +59,8 @@ def local_backend(output_path: Path) -> Backend:
     return Backend(lambda: LocalLeaseStore(path), status_path, read, put, path, is_fenced=True)
 
 
-def objects_backend(objects: ObjectStore, output_path: str) -> Backend:
+def objects_backend(store: ObjectStore | MemoryObjects, output_path: str) -> Backend:
+    objects = cast(ObjectStore, store)  # The one in memory has as much of one as a lease asks for.
     path = lease_path(output_path)
 
     def read(url: str) -> bytes | None:

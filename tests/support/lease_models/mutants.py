@@ -5,6 +5,7 @@ The models are worth something only if they find them all.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from marin_rules.state.status import Status, status_bytes
 from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
@@ -49,12 +50,13 @@ class UnfencedCommit(FencedSeat):
 
 class UnconditionalDelete(FencedSeat):
     def delete(self, version: Version) -> bool:
-        return self.seat.ask("force delete", LEASE)
+        return bool(self.seat.ask("force delete", LEASE))
 
 
 class CreationOverALease(FencedSeat):
     def create(self, data: bytes) -> Version | None:
-        return self.seat.ask("force", LEASE, data)
+        version: Version | None = self.seat.ask("force", LEASE, data)
+        return version
 
 
 class UncomparedCommit(LeaseBesideObjects):
@@ -62,7 +64,7 @@ class UncomparedCommit(LeaseBesideObjects):
         lease = self.read()
         if lease is None or lease.version != version:
             return False
-        return bool(self._objects.ask("force", path, data))
+        return bool(cast(Seat, self._objects).ask("force", path, data))
 
 
 class CommitWithoutLease(LeaseBesideObjects):
@@ -110,7 +112,7 @@ class RefreshAtAnyVersion(Lease):
         record = self._require_held().record.beaten(self._clock.time())
         snapshot = self._store.read()
         if snapshot is None or not self._write(record, lambda data: self._store.replace(data, snapshot.version)):
-            raise self._lost()
+            raise self._refused()
 
 
 class RefreshWithoutChange(Lease):
@@ -119,7 +121,7 @@ class RefreshWithoutChange(Lease):
     def refresh(self) -> None:
         held = self._require_held()
         if not self._write(held.record, lambda data: self._store.replace(data, held.version)):
-            raise self._lost()
+            raise self._refused()
 
 
 class TakeoverAtAnyVersion(Lease):
@@ -158,25 +160,20 @@ def status_read_before_the_lease(seat: Seat, make_lease: MakeLease) -> str:
 
 def running_written_over_anything(seat: Seat, make_lease: MakeLease) -> str:
     """Knows that it has the lease, and so takes a changed status for a predecessor's that does not count."""
-    return _simple_run(
-        seat,
-        make_lease,
-        lambda lease: is_done(lease.read(STATUS)) or lease.overwrite(STATUS, _plain(Status.RUNNING)),
-    )
+    return _simple_run(seat, make_lease, lambda lease: lease.overwrite(STATUS, _plain(Status.RUNNING)))
 
 
 def running_without_a_token(seat: Seat, make_lease: MakeLease) -> str:
-    return _simple_run(
-        seat, make_lease, lambda lease: is_done(lease.read(STATUS)) or lease.commit(STATUS, _plain(Status.RUNNING))
-    )
+    return _simple_run(seat, make_lease, lambda lease: lease.commit(STATUS, _plain(Status.RUNNING)))
 
 
-def _simple_run(seat: Seat, make_lease: MakeLease, begin: Callable[[Lease], bool | None]) -> str:
+def _simple_run(seat: Seat, make_lease: MakeLease, begin: Callable[[Lease], None]) -> str:
     lease = make_lease(seat)
     for _ in range(2):
         try:
             if lease.try_acquire() is None:
-                if not begin(lease):
+                if not is_done(lease.read(STATUS)):
+                    begin(lease)
                     lease.overwrite(STATUS, _plain(Status.SUCCESS))
                 lease.release()
                 return "ended"
@@ -218,7 +215,7 @@ def broken_files(store: type[FencedSeat]) -> MakeLease:
 
 
 def broken_objects(store: type[LeaseBesideObjects]) -> MakeLease:
-    return _on(lambda seat: store(seat, LEASE))
+    return _on(lambda seat: store(seat.objects(), LEASE))
 
 
 def broken_lease(lease: type[Lease]) -> MakeLease:

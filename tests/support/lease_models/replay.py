@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +20,7 @@ from marin_rules.storage.leases.beside_objects import LeaseBesideObjects
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.store import LeaseStore, Snapshot, Version
-from marin_rules.storage.objects.store import StoredObject
+from marin_rules.storage.objects.store import ObjectStore, StoredObject
 from support.lease_models.clock import elsewhere
 
 LEASE, STATUS = "model://bucket/step/.executor_status.lock", "model://bucket/step/.executor_status"
@@ -88,7 +88,11 @@ class Seat:
     def lease_store(self) -> LeaseStore:
         if self.kind.is_fenced:
             return FencedSeat(self)
-        return LeaseBesideObjects(self, LEASE, lambda objects: (objects, not self.kind.keeps_leases))
+        return LeaseBesideObjects(self.objects(), LEASE, lambda objects: (objects, not self.kind.keeps_leases))
+
+    def objects(self) -> ObjectStore:
+        """The seat as an object store: as much of one as a lease asks for."""
+        return cast(ObjectStore, self)
 
     def token(self, length: int) -> str:
         self._tokens += 1
@@ -114,10 +118,11 @@ class Seat:
         return None if found is None else StoredObject(*found)
 
     def write(self, url: str, data: bytes, expected: str | None) -> str | None:
-        return self.ask("write", url, data, expected)
+        version: str | None = self.ask("write", url, data, expected)
+        return version
 
     def delete(self, url: str, expected: str) -> bool:
-        return self.ask("delete", url, expected)
+        return bool(self.ask("delete", url, expected))
 
     def put(self, url: str, data: bytes) -> None:
         raise NotImplementedError("no worker writes without a condition")
@@ -138,20 +143,22 @@ class FencedSeat:
         return None if found is None else Snapshot(*found)
 
     def create(self, data: bytes) -> Version | None:
-        return self.seat.ask("write", LEASE, data, None)
+        written: Version | None = self.seat.ask("write", LEASE, data, None)
+        return written
 
     def replace(self, data: bytes, version: Version) -> Version | None:
-        return self.seat.ask("write", LEASE, data, version)
+        written: Version | None = self.seat.ask("write", LEASE, data, version)
+        return written
 
     def delete(self, version: Version) -> bool:
-        return self.seat.ask("delete", LEASE, version)
+        return bool(self.seat.ask("delete", LEASE, version))
 
     def read_beside(self, path: str) -> bytes | None:
         found = self.seat.ask("read", path)
         return None if found is None else found[0]
 
     def commit(self, version: Version, path: str, data: bytes, *, durable: bool = True) -> bool:
-        return self.seat.ask("commit", data, version)
+        return bool(self.seat.ask("commit", data, version))
 
 
 type MakeLease = Callable[[Seat], Lease]

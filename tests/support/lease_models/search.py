@@ -222,10 +222,12 @@ class Search:
         return writes if self.kind.is_fenced else str(writes)
 
     def _stored(self, state: State, place: str) -> Stored:
-        return self._table[state.lease if place == LEASE else state.status]
+        stored: Stored = self._table[state.lease if place == LEASE else state.status]
+        return stored
 
     def _ledger(self, state: State) -> Ledger:
-        return self._table[state.ledger]
+        ledger: Ledger = self._table[state.ledger]
+        return ledger
 
     def _put(self, value: Any) -> int:
         if value not in self._numbers:

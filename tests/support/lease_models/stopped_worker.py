@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from typing import Any
 
 from marin_rules.state.status import Status, status_bytes, status_path
 from marin_rules.state.step_lease import open_lease
@@ -59,13 +60,14 @@ def stop_before_the_store(lease: Lease, status: str) -> None:
         def write(url: str, data: bytes, expected: str | None) -> str | None:
             if url == status:
                 stop()
-            return real_write(url, data, expected)
+            version: str | None = real_write(url, data, expected)
+            return version
 
         objects.write = write
         return
     real_lock = fcntl.flock
 
-    def lock(descriptor: int, operation: int) -> None:
+    def lock(descriptor: Any, operation: int) -> None:
         # The heartbeat locks, too, but from another thread.
         if operation & fcntl.LOCK_EX and threading.current_thread() is threading.main_thread():
             stop()

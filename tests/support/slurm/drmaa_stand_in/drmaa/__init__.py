@@ -29,7 +29,7 @@ _WITH_VALUE = (
 )  # fmt: skip
 _WITHOUT_VALUE = ("exclusive", "requeue", "no-requeue")
 
-_STATES = {
+_STATES: dict[str, str] = {
     "PENDING": JobState.QUEUED_ACTIVE,
     "RUNNING": JobState.RUNNING,
     "COMPLETING": JobState.RUNNING,
@@ -91,7 +91,7 @@ class Session:
         if ran.returncode:
             raise InternalException(f"code 1: slurm_load_jobs error: {ran.stderr.strip()}")
         state, reason = ran.stdout.strip().split("|")
-        return JobState.USER_ON_HOLD if reason == "JobHeldUser" else _STATES.get(state, JobState.FAILED)
+        return str(JobState.USER_ON_HOLD if reason == "JobHeldUser" else _STATES.get(state, JobState.FAILED))
 
     def control(self, number: str, action: str) -> None:
         assert action == JobControlAction.TERMINATE
