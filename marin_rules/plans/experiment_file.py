@@ -114,8 +114,8 @@ def _failed(path: str, file: str, error: Exception) -> str:
         origin = f"{error.filename}, line {error.lineno}"
     elif frames and frames[-1].filename != file:
         origin = f"{frames[-1].filename}, line {frames[-1].lineno}"
-    places = [*([f"line {lines[-1]}"] if lines else []), *([f"in {origin}"] if origin else [])]
-    where = f" ({', '.join(places)})" if places else ""
+    lines_and_files = [*([f"line {lines[-1]}"] if lines else []), *([f"in {origin}"] if origin else [])]
+    where = f" ({', '.join(lines_and_files)})" if lines_and_files else ""
     if isinstance(error, MarinRulesError):
         return f"the experiment {path}{where}: {error}"
     return (

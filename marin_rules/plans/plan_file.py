@@ -16,6 +16,9 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.conda import CondaEnvironment
@@ -51,35 +54,55 @@ def read_plan(path: str, digest: str | None = None) -> FrozenPlan:
         raise PlanFileError(
             f"the plan {path} is gone: the run it belongs to was cleaned up. Start the experiment again."
         )
-    try:
-        start = len(_MAGIC) + _LENGTHS.size
-        if not data.startswith(_MAGIC):
-            raise ValueError("it does not start like a plan of this version")
-        length, checksum, last_length, last_checksum = _LENGTHS.unpack_from(data, len(_MAGIC))
-        index = data[start : start + length]
-        check_part(index, length, checksum, "index")
-        base = start + length + last_length
-        last = data[start + length : base]
-        check_part(last, last_length, last_checksum, "index")
-        content = json.loads(index) | json.loads(last)
-        parts = []
-        for offset, size, part_checksum in content["parts"]:
-            part = data[base + offset : base + offset + size]
-            check_part(part, size, part_checksum, "content")
-            parts.append(part)
-    except (ValueError, KeyError, struct.error) as error:
-        raise PlanFileError(
-            f"the plan {path} is damaged ({error}). Nothing was run from it; start the experiment again to"
-            " write a new one."
-        ) from error
-    if digest is None or content["conda"]:
+    with _damage_named(path):
+        index, content, parts = _content(data)
+        has_conda = bool(content["conda"])
+    if digest is None or has_conda:
         check_writers(path, is_ours)
     if digest not in (None, digest_of(index, parts)):
         raise PlanFileError(
             f"the plan {path} is not the one that this run wrote: somebody has put another in its place. Nothing"
             f" was run from it. See who can write to {os.path.dirname(path)}, and start the experiment again."
         )
+    with _damage_named(path):
+        return _plan(content, parts)
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
+    """Whatever is wrong in the file at `path` is one kind of error."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
+        raise PlanFileError(
+            f"the plan {path} is damaged ({error}). Nothing was run from it; start the experiment again to write a new"
+            " one."
+        ) from error
+
+
+def _content(data: bytes) -> tuple[bytes, dict[str, Any], list[bytes]]:
+    """The index as it was written, what it and the end of the index say, and the parts; all as whole as written."""
+    start = len(_MAGIC) + _LENGTHS.size
+    if not data.startswith(_MAGIC):
+        raise ValueError("it does not start like a plan of this version of marin-rules")
+    length, checksum, last_length, last_checksum = _LENGTHS.unpack_from(data, len(_MAGIC))
+    index = data[start : start + length]
+    check_part(index, length, checksum, "index")
+    base = start + length + last_length
+    last = data[start + length : base]
+    check_part(last, last_length, last_checksum, "index")
+    content = json.loads(index) | json.loads(last)
+    parts = []
+    for offset, size, part_checksum in content["parts"]:
+        part = data[base + offset : base + offset + size]
+        check_part(part, size, part_checksum, "content")
+        parts.append(part)
+    return index, content, parts
+
+
+def _plan(content: Mapping[str, Any], parts: Sequence[bytes]) -> FrozenPlan:
     run = content["run"] | {key: tuple(content["run"][key]) for key in ("python_path", "rule_files")}
+    count = len(content["steps"])
     return FrozenPlan(
         run=Run(**run),
         steps=[step_from_row(index, row) for index, row in enumerate(content["steps"])],
@@ -89,6 +112,6 @@ def read_plan(path: str, digest: str | None = None) -> FrozenPlan:
         conda={int(index): CondaEnvironment.from_fields(fields) for index, fields in content["conda"].items()},
         definitions=parts[0],
         sources=parts[1],
-        records=parts[2 : len(content["steps"]) + 2],
-        calls=parts[len(content["steps"]) + 2 :],
+        records=list(parts[2 : count + 2]),
+        calls=list(parts[count + 2 :]),
     )

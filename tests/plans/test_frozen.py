@@ -7,10 +7,12 @@ import json
 import os
 import random
 import shlex
+import struct
 import subprocess
 import sys
 import threading
 import types
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -456,6 +458,27 @@ def test_something_else_is_no_plan(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "plan"
     path.write_bytes(data)
     with pytest.raises(PlanFileError, match="is damaged"):
+        read_plan(str(path))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"marin-rules plan 4", b"marin-rules plan 3"),
+        (b'"force_run_failed"', b'"force_run_fallen"'),  # A field of a later version.
+        (b'"warnings"', b'"warninge"'),
+    ],
+)
+def test_a_plan_of_another_version_is_refused(whole: bytes, tmp_path: Path, before: bytes, after: bytes) -> None:
+    start, lengths = len(b"marin-rules plan 4\n"), struct.Struct("<QIQI")
+    length, _, last_length, last_checksum = lengths.unpack_from(whole, start)
+    body = start + lengths.size
+    index = whole[body : body + length].replace(before, after)
+    head = whole[:start].replace(before, after) + lengths.pack(length, zlib.crc32(index), last_length, last_checksum)
+    path = tmp_path / "plan"
+    path.write_bytes(head + index + whole[body + length :])
+    assert path.read_bytes() != whole
+    with pytest.raises(PlanFileError, match=r"is damaged .*start the experiment again"):
         read_plan(str(path))
 
 
