@@ -1,4 +1,4 @@
-"""Steps that a run is told to do again, by name."""
+"""Steps that a run is asked to do again, by name."""
 
 from __future__ import annotations
 

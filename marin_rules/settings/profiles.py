@@ -14,7 +14,7 @@ from marin_rules.project import project_folder
 from marin_rules.settings.locations import profiles
 
 _DEFAULT = "default"
-"""Snakemake takes this one from the project by itself, for each of its runs."""
+"""Snakemake applies this one automatically, in each of its runs."""
 
 
 def _user_folder() -> Path:

@@ -33,7 +33,7 @@ def environment_path(environment: Environment, folder: str) -> str:
 def ensure_environment(
     environment: Environment, folder: str, say: Callable[[str], None], circle: Circle | None = None
 ) -> str:
-    """The path of the environment's Python, made first if it is not there; `say` is told how that goes.
+    """The path of the environment's Python, built first if it is not there; `say` gets the progress.
 
     One that was made by somebody else than `circle`, or that others can write to, is refused.
     """

@@ -1,7 +1,7 @@
 """Where pip looks for packages, in uv's words: for machines that name their index in pip's settings alone.
 
 uv does not read those. Without them it would fail where there is no other index, and worse where there is one: it
-would take a stranger's package for one of the house. If uv has been told by itself where to look, nothing is added.
+would take a stranger's package for one of the house. If uv's own settings say where to look, nothing is added.
 
 The values may hold credentials. They are for the environment of a uv process, never for a file or a message.
 """

@@ -39,8 +39,8 @@ def resolve_groups(groups: Sequence[str], folder: str, *, prefix: str) -> tuple[
     own = installed_project(OWN_NAME)
     if own is None:
         raise SettingsError(
-            f"{OWN_NAME} is not installed here, so that nobody knows what a step's environment needs: install it with"
-            " `pip install` (`make setup` in a checkout)"
+            f"cannot resolve the step's environment: {OWN_NAME} is not installed here. Install it with `pip install`"
+            " (`make setup` in a checkout)"
         )
     users = find_project(folder)
     projects = [own] if users is None or users.name == own.name else [users, own]

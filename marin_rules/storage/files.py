@@ -3,7 +3,7 @@
 A path is a local path (also `file:///...`) or a URL such as `gs://bucket/key`. Every function takes both.
 
 - A reader sees an old file, a new file or no file: never a part of one. Locally a file is written beside its
-  place and renamed into it; an object store does the same by itself.
+  place and renamed into it; an object store does the same on its own.
 - A failed write leaves the old file as it was, and no temporary file.
 - An absent file is `None`, never an exception.
 - A store that does not answer is asked again, for a minute.

@@ -1,4 +1,4 @@
-"""Reads what is known about the steps of a plan, for the report. What cannot be read is told, and stops nothing."""
+"""Reads what is known about the steps of a plan, for the report. What cannot be read is reported, and stops nothing."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class TakeUp:
             pause = min(pause * 1.5, _WAIT_SECONDS[1])
 
     def release(self) -> None:
-        """Give the lease back. If the store does not answer, it expires by itself: no reason to fail."""
+        """Give the lease back. If the store does not answer, the lease expires anyway: no reason to fail."""
         try:
             patiently(self.lease.release, say=self._say, seconds=_RELEASE_SECONDS)
         except OSError as error:

@@ -1,6 +1,7 @@
 """Cluster files: found by name, checked, and read again when they change."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,13 @@ def test_the_file_is_parsed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     first = read_cluster("c")
     os.utime(folder / "c.yaml", ns=(1, (folder / "c.yaml").stat().st_mtime_ns))
     assert read_cluster("c") is first
+
+
+def test_a_step_without_jsonschema_reads_what_its_driver_has_checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of a step has only what the worker needs."""
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    (folder / "c.yaml").write_text("data: {root: gs://b, temp: , region_buckets: {US-East1: b}}")
+    cluster = read_cluster("c")
+    assert (cluster.root, cluster.region_buckets) == ("gs://b", {"us-east1": "b"})

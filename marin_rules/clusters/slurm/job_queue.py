@@ -14,6 +14,7 @@ from marin_rules.clusters.slurm.commands import run_command, user_name
 from marin_rules.clusters.slurm.reasons import advice_about
 from marin_rules.clusters.slurm.states import state_of
 from marin_rules.clusters.slurm.submission import submit
+from marin_rules.units import parse_clock
 
 NAME = "slurm"
 
@@ -78,7 +79,7 @@ def _from_squeue(record: str) -> ClusterJob | None:
         word,
         reason=_word(reason),
         nodes=_word(nodes),
-        seconds=elapsed_seconds(elapsed),
+        seconds=parse_clock(elapsed),
         restarts=int(restarts) if restarts.isdecimal() else 0,
         exit_code=_exit_code(status),
         tag=JobTag.parse(comment),
@@ -115,7 +116,7 @@ def _from_sacct(line: str) -> ClusterJob | None:
         word,
         reason=_word(reason),
         nodes=_word(nodes),
-        seconds=elapsed_seconds(elapsed),
+        seconds=parse_clock(elapsed),
         exit_code=_exit_code(status),
     )
 
@@ -132,13 +133,3 @@ def _exit_code(text: str) -> int | None:
     if number:
         return int(code) if number == "0" else None
     return None if int(code) & 0x7F else int(code) >> 8
-
-
-def elapsed_seconds(text: str) -> float | None:
-    """How long Slurm's `[days-][hours:]minutes:seconds` is; None for anything else."""
-    days, _, clock = text.rpartition("-")
-    try:
-        hours, minutes, seconds = map(int, f"0:{clock}".split(":")[-3:])
-        return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
-    except ValueError:
-        return None

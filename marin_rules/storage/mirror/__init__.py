@@ -4,5 +4,5 @@
 here: under a lease (`rights`), charged before the first byte, moved by `rewrites` or `streams`. Nothing below the
 prefix ever shows a part of a copy.
 
-This package imports nothing by itself: a step that mirrors nothing pays nothing.
+Importing this package imports nothing else: a step that mirrors nothing pays nothing.
 """

@@ -17,7 +17,7 @@ _stops: ContextVar[tuple[Event, ...]] = ContextVar("marin_rules_mirror_stops", d
 
 
 class AskedToStopError(Exception):
-    """Another call failed, whose error is the one that is told."""
+    """Another call failed, whose error is the one that is reported."""
 
 
 def stop_if_asked() -> None:

@@ -6,7 +6,7 @@ _CLASS = "marin_rules.storage.mirror.filesystem.MirrorFileSystem"
 
 
 def install_mirror() -> None:
-    """Register `mirror://`. An installed package does so by itself, through its entry point `fsspec.specs`."""
+    """Register `mirror://`. An installed package does so automatically, through its entry point `fsspec.specs`."""
     from fsspec.registry import register_implementation
 
     register_implementation("mirror", _CLASS, clobber=True)

@@ -16,7 +16,7 @@ from marin_rules.urls import split_url
 
 _TIMEOUT_SECONDS = (5.0, 10.0)
 _RETRY_SECONDS = 15.0
-"""The client tries again by itself for so long. A lease must hear of trouble while there is time to try once more."""
+"""For so long the client retries on its own. A lease must hear of trouble while there is time to try once more."""
 
 
 _LONG_TIMEOUT_SECONDS = (5.0, 60.0)

@@ -16,7 +16,6 @@ from marin_rules.clusters.protocol import (
     JobTag,
     RefusedError,
 )
-from marin_rules.clusters.slurm.job_queue import elapsed_seconds
 from marin_rules.clusters.slurm.states import state_of
 from marin_rules.errors import SettingsError
 from support.slurm.cluster import SlurmCluster
@@ -45,14 +44,6 @@ def test_each_neutral_state_is_either_an_end_or_alive() -> None:
     live = {state for state in JobState if state.is_live}
     assert live == {JobState.WAITING, JobState.RUNNING, JobState.SUSPENDED, JobState.ENDING}
     assert set(STATES) == set(JobState)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0:07", 7), ("12:07", 727), ("1:00:01", 3601), ("2-01:00:00", 176400), ("INVALID", None), ("", None)],
-)
-def test_slurms_times(text: str, seconds: float | None) -> None:
-    assert elapsed_seconds(text) == seconds
 
 
 @pytest.fixture
