@@ -151,13 +151,19 @@ def test_a_job_finds_all_it_needs_in_the_bucket_and_nothing_of_the_drivers(
     assert archive.startswith("x/experiments/.code/")
 
 
-@pytest.mark.parametrize("python", ["/usr/bin/python3", "/nowhere/python"])
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ("/usr/bin/python3", "the Python of its node cannot run steps of this run"),
+        ("/nowhere/python", "its node does not have the Python that the cluster's file names, or uv"),
+    ],
+)
 def test_a_python_that_cannot_run_the_step_is_named_by_the_driver(
-    run_secluded: Callable[..., Result], written: Path, nodes: Seclusion, python: str
+    run_secluded: Callable[..., Result], written: Path, nodes: Seclusion, python: str, why: str
 ) -> None:
     if python == "/usr/bin/python3" and not Path(python).exists():
         pytest.skip("there is no other Python on this machine")
     ran = run_secluded(written, python=python)
 
     assert ran.code == 1
-    assert f"what it printed is in {nodes.scratch}/marin-rules-" in ran.output
+    assert f": {why}; what it printed is in {nodes.scratch}/marin-rules-" in ran.output
