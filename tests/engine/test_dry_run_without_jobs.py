@@ -214,5 +214,5 @@ def test_what_asks_for_jobs(setting: str, value: object) -> None:
 
 def test_a_cluster_asks_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a step goes there is known only of its job."""
-    monkeypatch.setattr(plan_in_process, "chose_slurm", True)
+    monkeypatch.setattr(plan_in_process, "chosen_cluster", "slurm")
     assert Invocation(workflow()).asks_for_jobs
