@@ -47,6 +47,7 @@ _END = "END_OF_BOOTSTRAP"
 
 _EXITS = {
     bootstrap.EXIT_DAMAGED: "what it fetched is not what this run has sent",
+    bootstrap.EXIT_NOT_OURS: "others could put their code into the scratch folder of its node",
     bootstrap.EXIT_UNREACHABLE: "its node could not fetch the code from the prefix",
     bootstrap.EXIT_WRONG_PYTHON: "the Python of its node cannot run steps of this run",
     127: "its node does not have the Python that the cluster's file names, or uv",

@@ -14,14 +14,22 @@ import shlex
 from dataclasses import dataclass
 
 from marin_rules.settings.job_settings import JobSettings
+from marin_rules.software.bootstrap import EXIT_NOT_OURS
 
 _MAKING = """\
 folder={folder}
 python=$folder/{name}/bin/python
+mkdir -p -m 700 "$folder"
+above=0$(stat -c %a "$folder/..")
+# Before anything in it is executed: in a folder like /tmp anybody can have made one of that name.
+if [[ ! -d $folder || -L $folder || ! -O $folder ]] || ((0$(stat -c %a "$folder") & 022)) ||
+    ((above & 02 && !(above & 01000))); then
+    echo "marin-rules: the step was not started: $folder is not this user's own folder, or others could exchange it." \
+        "Remove it, or name another folder in 'jobs: scratch:' of the cluster's file." >&2
+    exit {not_ours}
+fi
 if [[ ! -x $python ]]; then
-    mkdir -p -m 700 "$folder"
-    if [[ ! -O $folder || -L $folder ]]; then echo "marin-rules: $folder is not this user's own" >&2; exit 65; fi
-    making=$(mktemp -d "$folder/.making-XXXXXX")
+    making=$(mktemp -d "$folder/.making-XXXXXX") || exit
     export HOME=${{HOME:-~}}
     cd / # Whoever can write to a folder above could leave settings for uv there.
     uv venv --quiet --relocatable --no-project --python {version} "$making/python" &&
@@ -56,5 +64,6 @@ def node_python(settings: JobSettings, prefix: str, version: str) -> NodePython:
         name=f"python-{digest[:16]}",
         version=shlex.quote(version),
         requirements=shlex.join(requirements),
+        not_ours=EXIT_NOT_OURS,
     )
     return NodePython((making,), '"$python"')

@@ -27,8 +27,9 @@ import zipfile
 
 EXIT_DAMAGED = 65
 EXIT_UNREACHABLE = 69
+EXIT_NOT_OURS = 77
 EXIT_WRONG_PYTHON = 78
-"""EX_DATAERR, EX_UNAVAILABLE and EX_CONFIG."""
+"""EX_DATAERR, EX_UNAVAILABLE, EX_NOPERM and EX_CONFIG."""
 
 _TRIES = 2
 _PAUSE_SECONDS = 2.0
@@ -84,7 +85,7 @@ def own_folder(scratch: str) -> str:
     path = os.path.join(scratch, "marin-rules-%d" % os.getuid())  # noqa: UP031
     try:
         os.makedirs(path, 0o700, exist_ok=True)
-        found = os.lstat(path)
+        found, above = os.lstat(path), os.stat(scratch)
     except OSError as error:
         raise Refusal(
             EXIT_UNREACHABLE,
@@ -93,9 +94,16 @@ def own_folder(scratch: str) -> str:
         ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise Refusal(
-            EXIT_DAMAGED,
+            EXIT_NOT_OURS,
             f"{path} is not this user's own folder: others could put their code there. Remove it, or name another"
             " folder in `jobs: scratch:` of the cluster's file.",
+        )
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        raise Refusal(
+            EXIT_NOT_OURS,
+            f"everyone can write to {scratch} and rename what is in it, {path} too: others could put their code in its"
+            f" place. Have its sticky bit set (chmod +t {scratch}), or name another folder in `jobs: scratch:` of the"
+            " cluster's file.",
         )
     return path
 

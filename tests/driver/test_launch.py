@@ -144,6 +144,7 @@ def test_a_group_of_steps_needs_the_drivers_files() -> None:
     [
         (bootstrap.EXIT_UNREACHABLE, ": its node could not fetch the code from the prefix; "),
         (bootstrap.EXIT_DAMAGED, ": what it fetched is not what this run has sent; "),
+        (bootstrap.EXIT_NOT_OURS, ": others could put their code into the scratch folder of its node; "),
         (bootstrap.EXIT_WRONG_PYTHON, ": the Python of its node cannot run steps of this run; "),
         (1, "; "),
         (None, "; "),
@@ -174,3 +175,41 @@ def test_a_node_without_a_python_for_it_makes_one_with_uv(tmp_path: Path) -> Non
     assert Path(run()) == prefix
     assert (prefix / "pyvenv.cfg").stat().st_mtime_ns == before, "it is made once"
     assert [path.name for path in prefix.parent.iterdir()] == [prefix.name]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("planted", ["link", "open to all", "in an open folder", "of another user", "file"])
+def test_no_python_is_started_that_others_could_have_left_there(tmp_path: Path, planted: str) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    made = node_python(JobSettings(shared=False, scratch=str(scratch)), "/shared/out", python_version())
+    where = subprocess.run(
+        ["bash", "-c", "\n".join(line for line in made.lines[0].splitlines()[:2]) + '\necho "$folder" "$python"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder, python = map(Path, where.stdout.split())
+    theirs = tmp_path / "theirs" if planted == "link" else folder
+    if planted == "file":
+        folder.touch()
+    else:
+        program = theirs / python.relative_to(folder)
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\necho planted\n")
+        program.chmod(0o755)
+        theirs.chmod(0o700)
+    if planted == "link":
+        folder.symlink_to(theirs)
+    elif planted == "open to all":
+        folder.chmod(0o777)
+    elif planted == "in an open folder":
+        scratch.chmod(0o777)
+    elif planted == "of another user":
+        if os.getuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(folder, 12345, 12345)
+    script = "\n".join([*made.lines, f"exec {made.word} -I -c pass"])
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (bootstrap.EXIT_NOT_OURS, "")
+    assert f"{folder} is not this user's own folder, or others could exchange it" in ran.stderr

@@ -145,8 +145,19 @@ def test_a_folder_that_others_can_write_to_is_not_used(start: Start, scratch: Pa
         folder_in(scratch).mkdir()
         folder_in(scratch).chmod(0o777)
     ran = start()
-    assert ran.returncode == bootstrap.EXIT_DAMAGED
+    assert ran.returncode == bootstrap.EXIT_NOT_OURS
     assert f"{folder_in(scratch)} is not this user's own folder" in ran.stderr
+
+
+@pytest.mark.processes
+def test_a_scratch_folder_in_which_others_can_exchange_ours_is_not_used(start: Start, scratch: Path) -> None:
+    scratch.mkdir()
+    scratch.chmod(0o777)
+    ran = start()
+    assert ran.returncode == bootstrap.EXIT_NOT_OURS
+    assert f"everyone can write to {scratch} and rename what is in it" in ran.stderr
+    scratch.chmod(0o1777)
+    assert start().returncode == 0
 
 
 def test_two_jobs_that_unpack_at_once_both_find_it_whole(start: Start, tmp_path: Path) -> None:
