@@ -12,6 +12,7 @@ from dataclasses import replace
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import read_plan
 from marin_rules.plans.prepare import prepare_experiment
+from marin_rules.settings.data_buckets import read_cluster
 from marin_rules.settings.run_settings import Settings
 
 PLAN_VARIABLE = "MARIN_RULES_PLAN"
@@ -40,5 +41,5 @@ def plan_for(settings: Settings) -> FrozenPlan:
     if plan is None:
         return prepare_experiment(settings)
     if settings.cluster is not None:  # `python x.py` reads no configuration: it only knows MARIN_CLUSTER.
-        plan.run = replace(plan.run, cluster=settings.cluster)
+        plan.run = replace(plan.run, cluster=read_cluster(settings.cluster).name)
     return plan

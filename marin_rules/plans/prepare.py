@@ -25,6 +25,7 @@ from marin_rules.plans.run import Run, new_run
 from marin_rules.plans.step_names import check_asked_steps
 from marin_rules.plans.stores import check_stores
 from marin_rules.settings.cluster_file import cluster_name
+from marin_rules.settings.data_buckets import read_cluster
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.prefix import check_default_prefix, marin_prefix
 from marin_rules.storage.regions import region_of
@@ -78,6 +79,8 @@ def prepare(
     """
     check_prefix(settings.prefix)
     check_default_prefix(settings.prefix)
+    if settings.cluster is not None:
+        read_cluster(settings.cluster)  # Even if no step needs it: a misspelt name must not choose no cluster.
     plan = make_plan(steps, prefix=settings.prefix, run_only=settings.run_only, graph=graph)
     plan = replace(plan, warnings=(*plan.warnings, *settings.warnings))
     regions = None

@@ -46,7 +46,7 @@ def find_cluster_file(name: str) -> Path:
     existing = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
     known = f"There are: {', '.join(existing)}." if existing else "There are none."
     raise SettingsError(
-        f"{CLUSTER_VARIABLE}={name!r}: there is no {name}.yaml in {' or '.join(map(str, folders))}. {known} Choose one,"
+        f"cluster {name!r}: there is no {name}.yaml in {' or '.join(map(str, folders))}. {known} Choose one,"
         " or write that file (see config/clusters/README.md)."
     )
 

@@ -9,7 +9,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules.engine.given_plan import DIGEST_VARIABLE, PLAN_VARIABLE, give_plan, given_plan, plan_for
 from marin_rules.engine.trouble import guarded, told_in
-from marin_rules.errors import MarinRulesError
+from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.plans.plan_file import PlanFileError, write_plan
 from marin_rules.settings.run_settings import Settings
 from support.small_plans import plan_of, step
@@ -43,7 +43,14 @@ def test_no_other_plan_is_taken(tmp_path: Path) -> None:
         given_plan()
 
 
-def test_a_configured_cluster_wins_over_the_one_that_the_plan_was_made_for(tmp_path: Path) -> None:
+def test_a_configured_cluster_wins_over_the_one_that_the_plan_was_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clusters = tmp_path / "config" / "clusters"
+    clusters.mkdir(parents=True)
+    for name in ("of-the-variable", "configured"):
+        (clusters / f"{name}.yaml").write_text("data: {}\n")
     plan = plan_of(tmp_path, step("a"), cluster="of-the-variable")
     path = str(tmp_path / "private" / "plan")
     write_plan(plan, path)
@@ -54,6 +61,8 @@ def test_a_configured_cluster_wins_over_the_one_that_the_plan_was_made_for(tmp_p
     write_plan(configured, path)  # As a run does before its first job; its jobs take no other.
     give_plan(path, configured.digest)
     assert plan_for(Settings(cluster="configured")).digest == configured.digest != plan.digest
+    with pytest.raises(SettingsError, match=r"^cluster 'misspelt': there is no misspelt\.yaml"):
+        plan_for(Settings(cluster="misspelt"))
 
 
 def test_a_process_without_a_plan_plans_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,3 +254,15 @@ def test_an_executor_takes_the_cluster_from_the_users_variable(
     monkeypatch.setenv("MARIN_CLUSTER", "far")
     Executor(prefix, f"{prefix}/experiments").run(chain(1))
     assert [plan.run.cluster for plan in handed_over] == [None, "far"]
+
+
+def test_a_cluster_that_is_misspelt_is_refused_at_both_doors(
+    experiment: Path, monkeypatch: pytest.MonkeyPatch, handed_over: list[FrozenPlan]
+) -> None:
+    refusal = r"^cluster 'nope': there is no nope\.yaml in .* There are: "
+    with pytest.raises(SettingsError, match=refusal):
+        prepare_experiment(Settings(experiment=str(experiment), prefix="out", cluster="nope"))
+    monkeypatch.setenv("MARIN_CLUSTER", "nope")
+    with pytest.raises(SettingsError, match=refusal):
+        Executor("out", "out/experiments").run(chain(1))
+    assert handed_over == []
