@@ -30,7 +30,7 @@ class ExecutorMainConfig:
     """The flags of an experiment file."""
 
     prefix: str | None = None
-    """Where data are written; without it MARIN_PREFIX counts, then /tmp/marin."""
+    """Where data is written; without it $MARIN_PREFIX, then /tmp/marin."""
 
     executor_info_base_path: str | None = None
     """Where the description of the experiment is written; `<prefix>/experiments` without it."""
@@ -39,13 +39,13 @@ class ExecutorMainConfig:
     """Only show what would run and why; nothing is written."""
 
     force_run_failed: bool = True
-    """false: a step that failed in an earlier run, and what hangs on it, is refused."""
+    """false: a step that failed in an earlier run, and whatever depends on it, is refused."""
 
     run_only: list[str] | None = None
-    """Regular expressions for step names: these steps and what they need are run."""
+    """Regular expressions for step names: these steps and what they need run, and no others."""
 
     force: list[str] | None = None
-    """Regular expressions for step names: these steps, and all that depends on them, run again although done."""
+    """Regular expressions for step names: these steps, and all that depend on them, run again even if they are done."""
 
     max_concurrent: int | None = None
     """How many steps run at the same time; without it as many as there are cores."""
@@ -102,7 +102,12 @@ def _parse_flags() -> ExecutorMainConfig:
 
 
 def _with_values(arguments: list[str]) -> list[str]:
-    """Let a bare `--dry_run` mean true."""
+    """Let a bare `--dry_run` mean true, and `--help` ask for help whatever stands beside it.
+
+    While draccus prints its help, it accepts no value for a flag that may be None.
+    """
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        return ["--help"]
     switches = {"--dry_run", "--force_run_failed"}
     result = []
     for position, argument in enumerate(arguments):

@@ -559,3 +559,14 @@ def test_a_placeholder_fits_a_field_of_text_and_no_other(tmp_path: Path) -> None
 def test_a_placeholder_is_no_text_when_it_runs() -> None:
     assert isinstance(THIS_OUTPUT_PATH, OutputName)
     assert type(THIS_OUTPUT_PATH).__mro__[1:] == (object,)
+
+
+@pytest.mark.parametrize("flags", [["--help"], ["--prefix", "out", "--help"], ["-h", "--dry_run"]])
+def test_help_is_given_whatever_else_is_asked(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["x.py", *flags])
+    with pytest.raises(SystemExit) as ended:
+        executor_main(steps=[])
+    assert ended.value.code == 0
+    assert "--max_concurrent" in capsys.readouterr().out
