@@ -35,22 +35,30 @@ def find_steps(survey: Survey, text: str) -> list[StepAddress]:
 
 
 def find_run(survey: Survey, text: str) -> str | None:
-    """The id of the run that `text` is, or is the beginning of."""
+    """The id of the run that `text` is, or is the beginning of: no less than the name of its experiment file.
+
+    A step that is not there, or a slip of the finger, must not stop a run whose name happens to begin like it.
+    """
     runs = {active.run.id for active in survey.runs} | {found.run for found in survey.steps}
     if text in runs:
         return text
-    begun = sorted(run for run in runs if text and run.startswith(text))
+    begun = sorted(run for run in runs if run.startswith(text) and len(text) >= len(_file_in(run)))
     if len(begun) > 1:
         raise NotFoundError(f"{text!r} is the beginning of several runs; write more of it: {', '.join(begun)}")
     return begun[0] if begun else None
+
+
+def _file_in(run: str) -> str:
+    """The experiment file's part of a run's id, `<file>-<date>-<time>-<number>`."""
+    return run.rsplit("-", 3)[0]
 
 
 def the_only(steps: list[StepAddress], text: str) -> StepAddress:
     """The one step that is meant."""
     if not steps:
         raise NotFoundError(
-            f"no step {text!r} in the runs that are known, and no output path of that name; `marin-rules jobs list`"
-            " shows what is under way"
+            f"no step {text!r} in your active runs, and no output path of that name; `marin-rules jobs list` shows what"
+            " is active"
         )
     if len(steps) > 1:
         candidates = "\n".join(f"  {step.output_path or f'{step.key} (its run is forgotten)'}" for step in steps)

@@ -52,6 +52,7 @@ class Stopper:
         run = next((active.run for active in survey.runs if active.run.id == run_id), None)
         found = survey.of_run(run_id)
         self._require_answers(survey, found)
+        driver_was_gone = run is not None and run.driver_is_gone
         if run is not None:
             self._ending.interrupt(run, [name_of(one.job) for one in found if one.job is not None])
             found = _distinct([*found, *look(self._queues, self._clock.time()).of_run(run_id)])
@@ -69,6 +70,12 @@ class Stopper:
                 raise MarinRulesError(
                     f"run {run_id} is driven by process {run.driver.pid} on {run.driver.host}, which starts further"
                     f" steps; run `marin-rules jobs stop {run_id}` there"
+                )
+            if driver_was_gone and survey.silent_clusters:  # Nobody has cancelled what is queued there.
+                titles = " and ".join(map(self._queues.title, survey.silent_clusters))
+                raise MarinRulesError(
+                    f"run {run_id} has lost its driver and may have jobs on {titles}, which does not answer: run"
+                    f" `marin-rules jobs stop {run_id}` again later"
                 )
             forget(run)
         return stopped

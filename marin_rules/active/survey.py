@@ -55,7 +55,7 @@ class Survey:
     """The moment, in seconds since 1970."""
 
     silent_clusters: Mapping[str, str] = field(default_factory=dict)
-    """The clusters whose jobs are not known, and why."""
+    """The clusters that did not list their jobs, and why."""
 
     @property
     def leftovers(self) -> list[RegisteredRun]:

@@ -23,6 +23,7 @@ from marin_rules.views.active import jobs_json, jobs_table, state_of
 from marin_rules.views.terminal import printable
 
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
+_RUN = "a run, by its id or the beginning of it: at least the name of the experiment file"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("--tail", type=_positive, metavar="N", help="only the last N lines, and with -f what follows")
     logs.set_defaults(run=_with_queues(_logs))
     stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
-    stop.add_argument("target", metavar="STEP|RUN", help=f"{_STEP}, or the id of a run (its beginning is enough)")
+    stop.add_argument("target", metavar="STEP|RUN", help=f"{_STEP}, or {_RUN}")
     stop.set_defaults(run=_with_queues(_stop))
 
 
@@ -104,7 +105,7 @@ def _stop(options: argparse.Namespace, queues: Queues) -> int:
 def _survey(queues: Queues) -> Survey:
     survey = look(queues, time.time())
     for cluster, why in survey.silent_clusters.items():
-        _say(f"{cluster}'s jobs are not known: {why}")
+        _say(f"cannot list the jobs of {cluster}: {why}")
     return survey
 
 

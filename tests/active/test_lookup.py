@@ -64,7 +64,7 @@ def test_a_finished_step_by_its_path(world: ActiveWorld, tmp_path: Path) -> None
 
 
 def test_nothing_that_is_meant(world: ActiveWorld) -> None:
-    with pytest.raises(NotFoundError, match=r"no step 'x' in the runs that are known.*`marin-rules jobs list`"):
+    with pytest.raises(NotFoundError, match=r"no step 'x' in your active runs.*`marin-rules jobs list`"):
         the_only(find_steps(world.look(), "x"), "x")
 
 
@@ -77,6 +77,13 @@ def test_a_run_by_its_id_or_the_beginning_of_it(world: ActiveWorld) -> None:
     assert find_run(survey, "gone") == "gone-1"
     assert find_run(survey, "") is None
     assert find_run(survey, "nobody") is None
+
+
+def test_part_of_a_file_name_is_no_run(world: ActiveWorld) -> None:
+    world.cloud.add("7", JobTag("train-20261116-225152-f0d326", "b-123456", "0123456789ab"))
+    survey = world.look()
+    assert find_run(survey, "train-2") == find_run(survey, "train") == "train-20261116-225152-f0d326"
+    assert find_run(survey, "tr") is None, "may be a step that is not there"
 
 
 def test_the_beginning_of_several_runs(world: ActiveWorld) -> None:

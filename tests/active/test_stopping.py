@@ -244,6 +244,21 @@ def test_a_step_in_a_job_of_a_silent_cluster_is_left_alone(world: ActiveWorld) -
     assert stop(world, plan.steps[0]).status is Status.CANCELLED
 
 
+def test_a_run_without_a_driver_is_not_called_stopped_while_a_cluster_is_silent(world: ActiveWorld) -> None:
+    plan = world.run("a", "b", driver=dead_here())
+    process = local_worker(world, plan)
+    world.grid.add("8", tag_of(plan, plan.steps[1]), JobState.WAITING)  # Which nobody hears of yet.
+    world.grid.error = BusyError("no answer")
+    with pytest.raises(MarinRulesError, match=rf"may have jobs on Grid, .*jobs stop {plan.run.id}` again"):
+        world.stopper().stop_run(world.look(), plan.run.id)
+    assert process.received == [signal.SIGTERM], "what is here is stopped"
+    assert world.registered(plan.run.id) is not None
+    world.grid.error = None
+    world.stopper().stop_run(world.look(), plan.run.id)
+    assert world.grid.cancelled == ["8"]
+    assert world.registered(plan.run.id) is None
+
+
 @pytest.mark.parametrize("error", [BusyError("no answer"), RefusedError("not yours"), ClusterError("?")])
 def test_a_cancellation_that_fails_writes_nothing_and_cancels_the_rest(error: ClusterError, world: ActiveWorld) -> None:
     plan = world.run("a")

@@ -41,7 +41,7 @@ def test_what_is_active_is_listed_for_people_and_for_programs(
     world: ActiveWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["jobs", "list"]) == 0
-    assert capsys.readouterr().out == "nothing is under way\n"
+    assert capsys.readouterr().out == "nothing is running or queued\n"
     plan = world.run("a", "b")
     world.cloud.add("7", tag_of(plan, plan.steps[0]))
     world.grid.add("7", tag_of(plan, plan.steps[1]), JobState.WAITING, reason="Priority")
@@ -62,11 +62,11 @@ def test_a_silent_cluster_is_named_and_nothing_is_forgotten(
     world.grid.error = BusyError("no answer for 20 s")
     assert main(["jobs", "list"]) == 0
     told = capsys.readouterr()
-    assert told.err == "marin-rules: grid's jobs are not known: no answer for 20 s\n"
+    assert told.err == "marin-rules: cannot list the jobs of grid: no answer for 20 s\n"
     assert plan.run.id in told.out
     world.grid.error = None
     assert main(["jobs", "list"]) == 0
-    assert capsys.readouterr().out == "nothing is under way\n"
+    assert capsys.readouterr().out == "nothing is running or queued\n"
     assert world.registered(plan.run.id) is None
 
 

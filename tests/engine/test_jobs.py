@@ -1,4 +1,4 @@
-"""`marin-rules jobs`: what is under way on this machine, its logs, and how it is ended."""
+"""`marin-rules jobs`: what is active on this machine, its logs, and how it is ended."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def leases(folder: Path) -> list[Path]:
 
 def test_nothing_is_under_way(jobs: Callable[..., Any]) -> None:
     result = jobs("list")
-    assert (result.code, result.output) == (0, "nothing is under way\n")
+    assert (result.code, result.output) == (0, "nothing is running or queued\n")
 
 
 def test_a_running_step_is_listed_with_its_process_and_its_run(
@@ -118,7 +118,7 @@ def test_a_running_step_is_listed_with_its_process_and_its_run(
 
     lab.open_gate()
     assert gated_run.wait().code == 0
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
 
 
 def test_a_log_is_followed_to_the_end_of_its_step_whatever_it_is_called(
@@ -232,7 +232,7 @@ def test_a_stopped_step_is_cancelled_its_lease_is_free_and_its_driver_told(
     assert re.search(r"^[\d:]+ stopped parts/slow after ", told.output, re.MULTILINE)
     assert told.output.count("the step was stopped in this run") == 1  # To the retry, which does nothing.
     assert lab.info_of("parts/slow")["run"]["attempt"] == 1
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
 
     again = lab.start_snakemake(experiment=tmp_path / "experiment.py")
     lab.open_gate()
@@ -268,7 +268,7 @@ def test_a_stopped_run_ends_with_all_that_it_has_started(
     lab.wait_until(lambda: not run.alive(), "the end of all processes")
     assert (lab.status_of("parts/slow"), lab.status_of("after")) == ("CANCELLED", None)
     assert leases(tmp_path) == []
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
 
 
 @pytest.mark.parametrize("target", ["step", "run"])
@@ -285,7 +285,7 @@ def test_what_outlives_its_killed_driver_is_shown_and_can_be_stopped(
     assert result.code == 0, result.output
     assert lab.status_of("parts/slow") == "CANCELLED"
     assert leases(tmp_path) == []
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
     assert list((tmp_path / "state" / "marin-rules" / "runs").iterdir()) == []
     lab.wait_until(lambda: not gated_run.alive(), "the end of all processes")
 
@@ -297,7 +297,7 @@ def test_a_run_of_which_nothing_is_left_is_forgotten(
     runs = tmp_path / "state" / "marin-rules" / "runs"
     assert len(list(runs.iterdir())) == 1
     assert len(leases(tmp_path)) == 1
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
     assert list(runs.iterdir()) == []
     assert lab.status_of("parts/slow") == "RUNNING"  # To list is only to read.
 
@@ -313,12 +313,12 @@ def test_a_run_from_before_a_restart_is_forgotten_when_it_is_stopped(
     assert f"driver pid {gated_run.pid} on {os.uname().nodename}, from before a restart)" in jobs("list").output
     result = jobs("stop", known["id"])
     assert (result.code, result.output) == (0, f"stopped run {known['id']}\n")
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
 
     file.write_text(json.dumps(known))
     minutes_ago = time.time() - 240
     os.utime(file, (minutes_ago, minutes_ago))
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
     assert not file.exists()
 
     known["driver"]["host"] = "login7"
@@ -350,7 +350,7 @@ def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
     os.utime(file, (long_ago, long_ago))
     assert "login7" in jobs("list").output, "its step still gives signs of life"
     lease.write_text(json.dumps({**record, "timestamp": long_ago}))
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
     assert not file.exists()
 
 
@@ -414,7 +414,7 @@ def test_a_slurm_that_does_not_answer_hides_nothing_else(
     result = jobs("list", env={"PATH": str(program.parent)})
     assert result.code == 0
     trouble, _, row, *_ = result.output.splitlines()
-    assert trouble.startswith("marin-rules: slurm's jobs are not known: squeue failed: slurm_load_jobs error")
+    assert trouble.startswith("marin-rules: cannot list the jobs of slurm: squeue failed: slurm_load_jobs error")
     assert row.startswith("parts/slow ")
     gated_run.kill_everything()
     assert "driver pid" in jobs("list", env={"PATH": str(program.parent)}).output  # It may still have jobs.

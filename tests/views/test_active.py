@@ -31,7 +31,7 @@ def survey(*steps: ActiveStep, runs: tuple[ActiveRun, ...] = ()) -> Survey:
 
 
 def test_nothing() -> None:
-    assert jobs_table(survey()) == "nothing is under way"
+    assert jobs_table(survey()) == "nothing is running or queued"
     assert json.loads(jobs_json(survey())) == {"steps": [], "runs": []}
 
 

@@ -128,7 +128,7 @@ def test_queued_and_running_jobs_are_listed_followed_and_stopped(
         assert re.search(rf"^[\d:]+ stopped {name} after ", told.output, re.M), told.output
     assert len(slurm.calls("sbatch")) == 2  # Nothing was tried again.
     assert _leases(lab.prefix) == []
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
 
 
 def test_a_job_that_is_stopped_in_the_queue_leaves_a_cancelled_step(
@@ -155,7 +155,7 @@ def test_a_job_that_is_stopped_in_the_queue_leaves_a_cancelled_step(
     assert lab.status_of(running.name) == "CANCELLED"
     assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
     assert _leases(lab.prefix) == []
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
@@ -186,7 +186,7 @@ def test_jobs_that_outlive_their_driver_are_shown_and_can_be_stopped(
     assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
     assert [lab.status_of("first"), lab.status_of("second")] == ["CANCELLED", "CANCELLED"]
     assert _leases(lab.prefix) == []
-    assert jobs("list").output == "nothing is under way\n"
+    assert jobs("list").output == "nothing is running or queued\n"
     assert not file.exists()
 
 
@@ -236,7 +236,7 @@ def test_what_runs_is_shown_while_slurm_does_not_answer(
     with slurm.broken("squeue", "fails"):
         result = jobs("list")
         assert result.code == 0
-        assert result.output.startswith("marin-rules: slurm's jobs are not known: squeue failed")
+        assert result.output.startswith("marin-rules: cannot list the jobs of slurm: squeue failed")
         assert re.search(r"^first +pid \d+ +RUNNING +\S+ +[\d.]+s +1 +experiment-", result.output, re.M), result.output
         stopped = jobs("stop", "first")
         assert stopped.code == 1
