@@ -2,7 +2,8 @@
 
 One `Launcher` a run, one `Launch` a job:
 
-    launcher.prepare(steps)            before the first job: refuses what cannot travel, and sends the code ahead
+    launcher.check(steps, groups)      refuses what cannot travel; a dry run does so, too
+    launcher.prepare(steps)            before the first job: checks again, and sends the code ahead
     launch = launcher.for_step(step, cores=4, command=..., folder=..., log=...)
     launch.script              lines of bash, the body of a batch script
     launch.variables           every variable that the job starts with, beside those that the cluster itself sets
@@ -53,6 +54,11 @@ _EXITS = {
     127: "its node does not have the Python that the cluster's file names, or uv",
 }
 
+_NO_GROUPS = (
+    "jobs of several steps need the driver's files, which the cluster's nodes do not share (jobs: shared: false): leave"
+    " out --groups and `group:`"
+)
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -86,13 +92,21 @@ class Launcher:
         """Whether nodes see the driver's files."""
         return self._settings.shared
 
-    def prepare(self, steps: Iterable[FrozenStep], say: Callable[[str], None]) -> None:
-        """Make sure that these steps can be launched, before the first of them is."""
+    def check(self, steps: Iterable[FrozenStep], groups: Iterable[str] = ()) -> None:
+        """Refuse steps that cannot be launched, as far as is known by now, and `groups` of several; sends nothing."""
         if self._settings.shared:
             return
         self._check_prefix()
         for step in steps:
             self._check(step)
+        if names := ", ".join(sorted(groups)):
+            raise SettingsError(f"group {names}: {_NO_GROUPS}")
+
+    def prepare(self, steps: Iterable[FrozenStep], say: Callable[[str], None]) -> None:
+        """Make sure that these steps can be launched, before the first of them is."""
+        if self._settings.shared:
+            return
+        self.check(steps)
         files = package_files()
         if self._cluster is not None:  # Jobs ask it for regions and buckets, where they look for the project's files.
             files[f"config/clusters/{self._cluster}.yaml"] = find_cluster_file(self._cluster).read_bytes()
@@ -115,10 +129,7 @@ class Launcher:
     def for_group(self, numbers: Iterable[int | None], *, cores: int, command: str, folder: str, log: str) -> Launch:
         """The same for several steps in one job, which Snakemake runs; `numbers` are those of their variables."""
         if not self._settings.shared:
-            raise SettingsError(
-                "jobs of several steps need the driver's files, which the cluster's nodes do not share (jobs: shared:"
-                " false): leave out --groups and `group:`"
-            )
+            raise SettingsError(_NO_GROUPS)
         return Launch(command, self._variables(numbers, cores), folder, log)
 
     def _variables(self, numbers: Iterable[int | None], cores: int) -> dict[str, str]:

@@ -125,6 +125,10 @@ class Invocation:
         """Whether the jobs of a rule run beside the driver, wherever others are sent."""
         return rule in self._workflow._localrules
 
+    def group_of(self, rule: str) -> str | None:
+        """The group (`--groups`, `group:`) in which jobs of a rule become one job of several; None for none."""
+        return next((known.group for known in self._workflow.rules if known.name == rule), None)
+
     @property
     def dry_run(self) -> bool:
         return bool(self._workflow.dryrun)

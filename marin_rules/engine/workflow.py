@@ -221,6 +221,9 @@ class MarinWorkflow:
         if self.in_process.sends_away:
             cluster = self.plan.run.cluster
             self.in_process.launcher = Launcher(self.plan, read_job_settings(cluster), cluster)
+            sent = [step for step in scheduled if self.in_process.is_remote(step)]
+            groups = {group for step in sent if (group := self.invocation.group_of(self.in_process.rule(step)))}
+            self.in_process.launcher.check(sent, groups)
         if self._jobs.site is not None:
             self._software.shared = self._jobs.site.environments
             self._software.trust = self._jobs.site.trust

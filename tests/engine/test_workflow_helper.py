@@ -143,6 +143,42 @@ def test_steps_that_ask_for_machines_have_a_rule_that_is_sent_away(tmp_path: Pat
     assert [marin.is_local(rule) for rule in marin.functions] == [False, True]
 
 
+def on_nodes_without_our_files(plan: FrozenPlan, *, groups: dict[str, str], dry_run: bool) -> MarinWorkflow:
+    """A helper for a cluster whose file, in the working directory, says so."""
+    Path("config", "clusters").mkdir(parents=True)
+    Path("config", "clusters", "site.yaml").write_text("jobs: {shared: false}\n")
+    plan.run = replace(plan.run, cluster="site")
+    known = ("all", "compute", "compute_here", "sort_lines")
+    rules = [SimpleNamespace(name=name, group=groups.get(name)) for name in known]
+    workflow = FakeWorkflow(rules=rules, local_exec=False, dryrun=dry_run)
+    return MarinWorkflow(PlanInProcess(plan), Invocation(workflow), storage)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_groups_need_nodes_with_our_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(tmp_path / "out", step("big", resources=ResourceConfig.with_cpu(cpu=2)), step("small"))
+    marin = on_nodes_without_our_files(plan, groups={"compute": "both"}, dry_run=dry_run)
+    with pytest.raises(WorkflowError, match="group both: jobs of several steps need the driver's files"):
+        marin.requested(SimpleNamespace())
+    assert not (tmp_path / "out").exists()
+
+
+def test_groups_of_steps_that_stay_here_need_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(tmp_path / "out", step("big", resources=ResourceConfig.with_cpu(cpu=2)), step("small"))
+    marin = on_nodes_without_our_files(plan, groups={"compute_here": "both"}, dry_run=True)
+    assert sorted(names(marin.requested(SimpleNamespace()))) == ["big", "small"]
+
+
+def test_a_dry_run_refuses_what_cannot_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(tmp_path / "out", step("a", fn=SnakemakeRule("sort_lines")))
+    marin = on_nodes_without_our_files(plan, groups={}, dry_run=True)
+    with pytest.raises(WorkflowError, match="step 'a' cannot run on nodes that do not share this machine's files"):
+        marin.requested(SimpleNamespace())
+
+
 def test_a_step_without_its_hand_written_rule_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plan = plan_of(tmp_path, step("a", fn=SnakemakeRule("sort_lines")))
