@@ -41,19 +41,24 @@ def layout(dependencies: Mapping[int, Sequence[int]], *, nodes_in_a_row: int = N
 
 
 def _layers(dependencies: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """The length of the longest chain above each node; without recursion, for chains may be long."""
+    """The length of the longest chain above each node; without recursion, for chains may be long.
+
+    Plans have no cycles, but what is drawn may come from a file: a line that closes a cycle does not count.
+    """
     found: dict[int, int] = {}
+    begun: set[int] = set()
     for start in sorted(dependencies):
         pending = [start]
         while pending:
             node = pending[-1]
+            begun.add(node)
             above = [other for other in dependencies[node] if other in dependencies]
-            missing = [other for other in above if other not in found]
-            if missing and node not in found:
+            missing = [other for other in above if other not in begun]
+            if missing:
                 pending.extend(missing)
                 continue
             pending.pop()
-            found.setdefault(node, 1 + max((found[other] for other in above), default=-1))
+            found.setdefault(node, 1 + max((found[other] for other in above if other in found), default=-1))
     return found
 
 

@@ -69,3 +69,35 @@ def test_a_row_follows_what_is_above_it() -> None:
 def test_a_long_chain_is_no_deep_recursion() -> None:
     graph = {node: [node + 1] if node < 4999 else [] for node in range(5000)}
     assert layout(graph)[0].row == 4999
+
+
+class Impatient(dict[int, list[int]]):
+    """A graph that can be asked only so often about its lines."""
+
+    answers = 1000
+
+    def __getitem__(self, node: int) -> list[int]:
+        self.answers -= 1
+        assert self.answers, "the layout does not come to an end"
+        return super().__getitem__(node)
+
+
+@pytest.mark.parametrize(
+    ("graph", "rows"),
+    [
+        ({0: [0]}, {0: 0}),
+        ({0: [1], 1: [0]}, {1: 0, 0: 1}),
+        ({0: [], 1: [0, 3], 2: [1], 3: [2]}, {0: 0, 2: 0, 3: 1, 1: 2}),
+    ],
+    ids=["itself", "each other", "around"],
+)
+def test_a_cycle_is_drawn_without_the_line_that_closes_it(graph: Graph, rows: dict[int, int]) -> None:
+    """Nobody plans a cycle; a damaged file may hold one."""
+    places = layout(Impatient(graph), nodes_in_a_row=6)
+    assert {node: place.row for node, place in places.items()} == rows
+
+
+def test_a_node_is_looked_at_once_for_each_line() -> None:
+    """Each node hangs on all before it: as many ways through it as there are subsets of its nodes."""
+    places = layout(Impatient({node: list(range(node)) for node in range(25)}), nodes_in_a_row=1)
+    assert [places[node].row for node in range(25)] == list(range(25))
