@@ -112,8 +112,8 @@ WITH_SHARED_FILES = (
 
 OF_THE_DRIVER = (
     "MARIN_RULES_DRIVER_JOB",
-    "MARIN_RULES_OWN_ENVIRONMENT",
-    "MARIN_RULES_STEP_ENVIRONMENTS",
+    "MARIN_RULES_OWN_VARIABLES",
+    "MARIN_RULES_STEP_VARIABLES",
     "MARIN_RULES_WARM",
 )
 """What leads to the driver's own processes and memory, which no other machine can reach: never passed on."""

@@ -32,7 +32,7 @@ from marin_rules.worker.standard_streams import open_standard_streams
 from marin_rules.worker.step_call import Outcome, call_step, one_line
 from marin_rules.worker.step_data import open_data_access
 from marin_rules.worker.step_end import end, end_seconds, lingering, prepare_end
-from marin_rules.worker.variables import enter_step_environment
+from marin_rules.worker.variables import set_step_variables
 
 _LENGTH = struct.Struct("<Q")
 
@@ -198,7 +198,7 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         ranks = ranks_of(step) if script is None else None
         if ranks is not None:
             forget_library_variables(os.environ)
-        enter_step_environment(step.variables)
+        set_step_variables(step.variables)
         os.environ.update(ThisProcess().to_variables())
         open_data_access(plan, step)
         prepare_end()

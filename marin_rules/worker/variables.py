@@ -1,9 +1,9 @@
-"""Environment variables of steps: how they reach the worker without touching a file or a command line.
+"""Variables of steps: how they reach the worker without touching a file or a command line.
 
-The values given to `remote(fn, env_vars=...)` may be secrets, and there may be more of them than an environment holds
-(128 KiB a variable, on Linux). The driver keeps all sets in memory, as a file that has no name (a memfd), and its
-environment tells the jobs on this machine where they find it: below `/proc/<driver>/fd`, which only the same user can
-open, and only as long as the driver lives. A job elsewhere gets the set of its own step in its environment. The plan
+The values given to `remote(fn, env_vars=...)` may be secrets, and there may be more of them than a process can be
+started with (128 KiB a variable, on Linux). The driver keeps all sets in memory, as a file that has no name (a memfd),
+and a variable tells the jobs on this machine where they find it: below `/proc/<driver>/fd`, which only the same user
+can open, and only as long as the driver lives. A job elsewhere gets the set of its own step in a variable. The plan
 says only which set a step takes.
 """
 
@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from marin_rules.errors import MarinRulesError
 
-_ALL = "MARIN_RULES_STEP_ENVIRONMENTS"
+_ALL = "MARIN_RULES_STEP_VARIABLES"
 """Where all sets of the run are: `<path> <mark>`."""
 
-_SOME = "MARIN_RULES_OWN_ENVIRONMENT"
+_SOME = "MARIN_RULES_OWN_VARIABLES"
 """The sets of some steps themselves, as JSON: number -> variables."""
 
 _OWN_PREFIX = "MARIN_RULES_"
@@ -31,16 +31,16 @@ _held: list[int] = []
 """Descriptors that stay open as long as this process lives."""
 
 
-def exported(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def exported(sets: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Keep the sets in the memory of this process; returns what its children on this machine need to find them."""
-    if not environments:
+    if not sets:
         return {}
     mark = secrets.token_hex(8)  # Another process may have our number one day, and this descriptor.
-    content = "\n".join([mark, *(json.dumps(dict(variables)) for variables in environments)]).encode()
+    content = "\n".join([mark, *(json.dumps(dict(variables)) for variables in sets)]).encode()
     try:
         descriptor = os.memfd_create("marin-rules")
     except (AttributeError, OSError) as error:
-        return _in_one_variable(dict(enumerate(environments)), f"this system keeps no files in memory ({error})")
+        return _in_one_variable(dict(enumerate(sets)), f"this system keeps no files in memory ({error})")
     _held.append(descriptor)
     while content:
         content = content[os.write(descriptor, content) :]
@@ -53,12 +53,12 @@ def passed_on() -> dict[str, str]:
 
 
 def for_job_elsewhere(numbers: Iterable[int | None]) -> dict[str, str]:
-    """What the environment of a job on another machine holds for its steps: their own sets and no others."""
+    """The variables that a job on another machine is given for its steps: their own sets and no others."""
     sets = {number: _set(number) for number in sorted({number for number in numbers if number is not None})}
-    return _in_one_variable(sets, "a job on another machine gets them in its environment") if sets else {}
+    return _in_one_variable(sets, "a job on another machine gets them in one variable") if sets else {}
 
 
-def enter_step_environment(number: int | None) -> None:
+def set_step_variables(number: int | None) -> None:
     """Give this process the variables of its step, and hide from it those that steer this run."""
     variables = {} if number is None else _set(number)
     for name in [name for name in os.environ if name.startswith(_OWN_PREFIX)]:

@@ -15,8 +15,8 @@ SESSION = {
     "MARIN_PREFIX": "gs://bucket",
     "MARIN_RULES_PLAN": "gs://bucket/plan",
     "MARIN_RULES_WARM": "/tmp/warm",
-    "MARIN_RULES_STEP_ENVIRONMENTS": "/proc/1/fd/3 mark",
-    "MARIN_RULES_OWN_ENVIRONMENT": "{}",
+    "MARIN_RULES_STEP_VARIABLES": "/proc/1/fd/3 mark",
+    "MARIN_RULES_OWN_VARIABLES": "{}",
     "MARIN_RULES_DRIVER_JOB": "7",
     "GOOGLE_APPLICATION_CREDENTIALS": "/etc/key.json",
     "AWS_SECRET_ACCESS_KEY": "s3cret",
@@ -65,5 +65,5 @@ def test_users_add_names(more: list[str], own: str, added: set[str]) -> None:
 def test_what_leads_to_the_drivers_own_processes_is_never_passed_on() -> None:
     chosen = chosen_variables({**SESSION, "MARIN_JOB_VARIABLES": "MARIN_RULES_*,*"}, shared=True)
     assert {*SESSION} - {*chosen} == {
-        *("MARIN_RULES_WARM", "MARIN_RULES_STEP_ENVIRONMENTS", "MARIN_RULES_OWN_ENVIRONMENT", "MARIN_RULES_DRIVER_JOB")
+        *("MARIN_RULES_WARM", "MARIN_RULES_STEP_VARIABLES", "MARIN_RULES_OWN_VARIABLES", "MARIN_RULES_DRIVER_JOB")
     }

@@ -40,7 +40,7 @@ from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.plan_file import PlanFileError, read_plan, write_plan
 from marin_rules.plans.run import new_run
-from marin_rules.worker.variables import enter_step_environment, exported
+from marin_rules.worker.variables import exported, set_step_variables
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECRET = "hunter2-4711"
@@ -536,7 +536,7 @@ def test_a_step_gets_its_own_variables_and_none_of_the_runs(monkeypatch: pytest.
     for number, expected in [(None, {}), (0, {"TOKEN": "one"}), (1, {"TOKEN": "two", "B": "2"})]:
         environment = {"HOME": "/home", "MARIN_RULES_OTHER": "x", "MARIN_PREFIX": "/p"} | variables
         monkeypatch.setattr(os, "environ", environment)
-        enter_step_environment(number)
+        set_step_variables(number)
         assert environment == {"HOME": "/home", "MARIN_PREFIX": "/p"} | expected
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.worker.variables import (
-    enter_step_environment,
     exported,
     for_job_elsewhere,
     passed_on,
+    set_step_variables,
 )
 from support.lab import Lab
 
@@ -38,8 +38,8 @@ def seen_by_child(number: int | None, variables: dict[str, str]) -> dict[str, st
     """The environment of a step's process, in a Python of its own."""
     code = (
         "import json, os, sys\n"
-        "from marin_rules.worker.variables import enter_step_environment\n"
-        "enter_step_environment(json.loads(sys.argv[1]))\n"
+        "from marin_rules.worker.variables import set_step_variables\n"
+        "set_step_variables(json.loads(sys.argv[1]))\n"
         "print(json.dumps(dict(os.environ)))\n"
     )
     answer = subprocess.run(
@@ -101,11 +101,48 @@ def test_a_job_elsewhere_gets_only_its_own_variables(published: Any) -> None:
     assert seen_by_child(2, group)["C"] == "three"
 
 
+SETS = [{"A": "one", "TOKEN": "first"}, {"A": "two"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("number", "gained"),
+    [(0, {"A": "one", "TOKEN": "first"}), (1, {"A": "two"}), (2, {}), (None, {})],
+)
+@pytest.mark.parametrize("way", ["in memory", "in one variable", "passed on", "for a job elsewhere"])
+def test_a_step_gets_its_own_set_and_nothing_that_steers_the_run(
+    way: str, number: int | None, gained: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever way the sets have come, they are the same, and leave no trace."""
+    found = {"HOME": "/home/me", "A": "before", "MARIN_RULES_WARM": "7"}
+    monkeypatch.setattr(os, "environ", found)
+    if way == "in one variable":
+        monkeypatch.delattr(os, "memfd_create")
+    found |= exported(SETS)
+    if way == "passed on":
+        found |= passed_on()
+    if way == "for a job elsewhere":
+        job = for_job_elsewhere([number])
+        del found["MARIN_RULES_STEP_VARIABLES"]
+        found |= job
+    set_step_variables(number)
+    assert found == {"HOME": "/home/me", "A": "before"} | gained
+
+
+def test_a_set_that_is_not_there_is_not_another_one(published: Any) -> None:
+    published(exported(SETS))
+    with pytest.raises(MarinRulesError, match="did not reach this process"):
+        for_job_elsewhere([len(SETS)])
+    published(for_job_elsewhere([1]))
+    published({"MARIN_RULES_STEP_VARIABLES": ""})
+    with pytest.raises(MarinRulesError, match="did not reach this process"):
+        set_step_variables(0)
+
+
 @pytest.mark.parametrize("lost", ["/proc/1/nothing mark", "/proc/self/status mark", ""])
 def test_variables_that_are_lost_are_told_and_no_others_taken(lost: str, published: Any) -> None:
-    published({"MARIN_RULES_STEP_ENVIRONMENTS": lost})
+    published({"MARIN_RULES_STEP_VARIABLES": lost})
     with pytest.raises(MarinRulesError, match="did not reach this process"):
-        enter_step_environment(0)
+        set_step_variables(0)
 
 
 @pytest.mark.processes

@@ -201,7 +201,7 @@ def test_secrets_reach_the_step_and_stay_out_of_files_and_command_lines(
 
         def whisper(config):
             digest = hashlib.sha256(os.environ["TOKEN"].encode()).hexdigest()
-            print(digest, "MARIN_RULES_STEP_ENVIRONMENTS" in os.environ)
+            print(digest, "MARIN_RULES_STEP_VARIABLES" in os.environ)
 
         mark = remote(
             whisper,
