@@ -11,7 +11,7 @@ from marin_rules.views.graph_layout import NODES_IN_A_ROW, Place, layout
 _BOX_WIDTH, _BOX_HEIGHT = 164, 36
 _GAP, _ROW_GAP = 10, 34
 _MARGIN = 12
-_LABEL_LETTERS, _FUNCTION_LETTERS = 22, 27
+_LABEL_LETTERS, _FUNCTION_LETTERS = 20, 27
 _MOST_EDGES = 3000
 """A browser draws more than this, but nobody can follow them, and the page gets large."""
 
