@@ -20,7 +20,7 @@ _HEAD = ("step", "job", "state", "node", "elapsed", "attempt", "run")
 def jobs_table(survey: Survey) -> str:
     """A row for each step that runs or is queued, then a line for each run."""
     if not survey.steps and not survey.runs:
-        return "nothing is running or queued"
+        return "found nothing that is running or queued" if survey.silent_clusters else "nothing is running or queued"
     blocks = ["\n".join(_aligned([_HEAD, *map(_row, survey.steps)]))] if survey.steps else []
     blocks += ["\n".join(map(_run_line, survey.runs))] if survey.runs else []
     # Who can write to a prefix has written some of it: hosts in leases, ids of runs in info files.
@@ -31,6 +31,7 @@ def jobs_json(survey: Survey) -> str:
     content = {
         "steps": [_step_fields(found) for found in survey.steps],
         "runs": [_run_fields(active) for active in survey.runs],
+        "silent_clusters": dict(survey.silent_clusters),
     }
     return json.dumps(content, indent=2)
 
