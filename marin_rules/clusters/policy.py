@@ -205,7 +205,7 @@ def _decide_on_live_job(history: History, job: ClusterJob, notices: tuple[str, .
         return Fail(history, reason, may_retry=False, job_lives=True, notices=notices)
     if job.state is JobState.RUNNING and history.state is not JobState.RUNNING and history.has_word:
         notices = (*notices, f"start  {history.name} on {job.nodes}")
-    return Wait(replace(history, state=job.state, nodes=job.nodes or history.nodes), notices)
+    return Wait(replace(history, state=job.state, nodes=job.nodes or history.nodes, ended_since=None), notices)
 
 
 def _decide_on_ended_job(history: History, observation: Observation, job: ClusterJob) -> Succeed | Again | Fail | Wait:

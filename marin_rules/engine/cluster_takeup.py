@@ -75,14 +75,11 @@ class TakeUp:
 
         What it returns without an id is still to be submitted, and the watch over jobs knows when.
         """
-        track.foreign_job = None
+        track.foreign_job = track.not_before = None
         tries = 0
         while not self._ours.closed.is_set():
             try:
-                info = self._try(job, track)
-                if info is not None:
-                    return info
-                self._clock.wait(self._ours.closed, _ENDING_SECONDS)
+                return self._try(job, track)
             except BusyError as error:
                 # A submission that got no answer may have been made: the next look at the queue finds it.
                 self._notices.tell(f"wait   {track.name}: {error}; will try again")
@@ -94,10 +91,12 @@ class TakeUp:
                 raise
             except ClusterError as error:
                 return self._wait_after(error, job, track)
+        if track.may_be_queued and track.step is not None:
+            self._end_unanswered(track, track.step)
         return None
 
     def _try(self, job: Any, track: Track) -> SubmittedJobInfo | None:
-        """One try; None if a job of the step is about to end, or the run has ended."""
+        """One try; None if the run has ended."""
         step = track.step
         if step is None:
             info = self._submit(job, track, None)
@@ -116,11 +115,15 @@ class TakeUp:
         self, job: Any, track: Track, step: FrozenStep, require_turn: Callable[[], None]
     ) -> SubmittedJobInfo | None:
         """The same while no other driver does so."""
-        run = self._plan.run
-        tag = JobTag.of(run.id, step.key, run.absolute(step.output_path))
+        tag = self._tag(step)
         found = live_job_of(tag, self._queue.jobs().values())
+        track.may_be_queued = False
+        if found is not None and found.state is JobState.ENDING:
+            # Not waited for here: on a dead node that may take hours, and other jobs are to be submitted.
+            track.not_before = self._clock.now() + _ENDING_SECONDS
+            return _unsubmitted(job)
         if found is not None:
-            return None if found.state is JobState.ENDING else self._adopt(job, track, found)
+            return self._adopt(job, track, found)
         lease = open_lease(step.output_path, Owner.current())
         holder = lease.try_acquire()
         if holder is not None:
@@ -136,14 +139,38 @@ class TakeUp:
 
     def _submit(self, job: Any, track: Track, tag: JobTag | None) -> SubmittedJobInfo | None:
         request = self._request_for(job, track.step, tag)
+        track.may_be_queued = True
         number = self._queue.submit(request)
+        track.may_be_queued = False
         if not self._ours.add(number):
-            self._queue.cancel([number])  # The run was cancelled in this very moment.
+            self._end(number)  # The run was cancelled in this very moment.
             return None
         track.history = track.history.of_next_job(number)
         name = self._queue.cluster
         self._notices.tell(f"queue  {track.name}: {name} job {number}, {self._describe_job(request)}")
         return self._info(job, track, number)
+
+    def _end_unanswered(self, track: Track, step: FrozenStep) -> None:
+        """The run was cancelled before it was known whether the step's job had been taken: look for it once."""
+        try:
+            found = live_job_of(self._tag(step), self._queue.jobs().values())
+        except ClusterError as error:
+            self._notices.tell(f"left   {track.name}: its job may be in the queue all the same: {error}")
+            return
+        if found is not None and found.tag is not None and found.tag.run == self._plan.run.id:
+            self._end(found.id)
+
+    def _end(self, number: str) -> None:
+        queue = self._queue
+        try:
+            queue.cancel([number])
+            self._notices.tell(f"cancelled {queue.cluster} jobs {number}")
+        except ClusterError as error:
+            self._notices.tell(f"could not cancel the jobs: {error}. Do it by hand: {queue.cancel_command([number])}")
+
+    def _tag(self, step: FrozenStep) -> JobTag:
+        run = self._plan.run
+        return JobTag.of(run.id, step.key, run.absolute(step.output_path))
 
     def _adopt(self, job: Any, track: Track, found: ClusterJob) -> SubmittedJobInfo:
         """Go on with a job that another driver has submitted; it becomes ours if that driver is surely gone."""
@@ -165,7 +192,7 @@ class TakeUp:
         refusals = Refusals.after(track.refusals, self._clock.now(), patience)
         if refusals is None:
             raise ClusterError(f"{error}; tried again for {patience:g} s") from error
-        track.refusals = refusals
+        track.refusals, track.not_before = refusals, refusals.not_before
         self._notices.tell_once(f"wait   {track.name}: {error}; will try again for {patience:g} s")
         return _unsubmitted(job)
 

@@ -30,6 +30,12 @@ class Track:
     refusals: Refusals | None = None
     """The cluster does not take its job, and it is not known whether it ever will."""
 
+    not_before: float | None = None
+    """When to try to submit its job, by the executor's clock; None once it has one, or waits for something else."""
+
+    may_be_queued: bool = False
+    """A submission got no answer, and the queue was not looked at since: its job may be there."""
+
     foreign_job: ClusterJob | None = None
     """The job of another run that we wait for; None if the job is ours, or has ended."""
 

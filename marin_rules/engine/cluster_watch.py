@@ -96,8 +96,8 @@ class Watch:
     ) -> bool:
         if track.turn is not None:  # Another driver is about to submit the step's job.
             return self._look_at_lease(info, track, track.turn)
-        if track.refusals is not None and info.external_jobid is None:
-            return self._look_at_clock(info, track)
+        if track.not_before is not None:
+            return self._look_at_clock(info, track.not_before)
         if track.lease is not None:
             return self._look_at_lease(info, track, track.lease)
         absence = Absence.SILENT if answers is None else Absence.MISSING
@@ -105,10 +105,9 @@ class Watch:
 
     # -- what has no job yet ---------------------------------------------------------------------------------
 
-    def _look_at_clock(self, info: SubmittedJobInfo, track: Track) -> bool:
-        """The cluster did not take the step's job: try again when it is time."""
-        assert track.refusals is not None
-        if self._clock.now() < track.refusals.not_before:
+    def _look_at_clock(self, info: SubmittedJobInfo, not_before: float) -> bool:
+        """The cluster did not take the step's job, or is about to end an older one: try again when it is time."""
+        if self._clock.now() < not_before:
             return True
         self._reports.submit_again(info.job)
         return False

@@ -190,6 +190,12 @@ def test_a_status_may_be_seen_late_but_not_too_late() -> None:
     assert late.reason == "slurm job 7 ended well, but the step's status does not say so"
 
 
+def test_a_job_that_is_queued_again_after_its_end_has_all_its_time_to_settle_once_more() -> None:
+    first = look(PLAIN, "COMPLETED", now=10.0)
+    again = look(first.history, "PENDING", now=20.0, restarts=1)
+    assert in_short(look(again.history, "COMPLETED", now=1000.0, restarts=1)) == "wait"
+
+
 def test_restarts_by_the_cluster_are_interruptions_and_told_once() -> None:
     running = look(PLAIN, "RUNNING").history
     assert running.nodes == "gpu1"

@@ -245,9 +245,15 @@ def test_a_job_that_is_about_to_end_is_waited_for_before_another_is_submitted(wo
     driver = world.driver("model")
     step = the_step(driver)
     number = world.cluster.add(JobTag.of("older", step.key, step.output_path), JobState.ENDING)
-    world.clock.meanwhile = [lambda: None, lambda: world.cluster.play(number, JobState.FAILED)]
     driver.submit("model")
-    assert world.clock.waited == [1.0, 1.0]
+    for _ in range(2):
+        world.clock.time += 1.0
+        assert driver.look() == ["model"]
+    assert world.cluster.requests == {}
+    assert world.clock.waited == []  # The threads that submit jobs have others to submit.
+    world.cluster.play(number, JobState.FAILED)
+    world.clock.time += 1.0
+    assert driver.look() == ["model"]
     assert list(world.cluster.requests) == ["2"]
 
 
@@ -555,6 +561,34 @@ def test_ctrl_c_during_a_submission_ends_the_job_that_it_made(world: ClusterWorl
     assert world.cluster.cancelled == ["1"]
     assert driver.look() == []
     assert driver.results == (NOTHING, NOTHING)
+
+
+def test_ctrl_c_during_a_submission_names_a_job_that_cannot_be_cancelled(world: ClusterWorld) -> None:
+    driver = world.driver("model")
+    world.cluster.while_submitting = driver.cancel
+    world.cluster.cannot_cancel = True
+    driver.submit("model")
+    assert driver.said == ["could not cancel the jobs: no answer. Do it by hand: fake-cancel 1"]
+
+
+def test_ctrl_c_ends_a_job_whose_submission_got_no_answer(world: ClusterWorld) -> None:
+    driver = world.driver("model")
+    world.cluster.loses_answers = True
+    world.clock.meanwhile = [driver.cancel]
+    driver.submit("model")
+    assert world.cluster.cancelled == ["1"]
+
+
+def test_ctrl_c_tells_of_a_job_that_may_be_in_a_silent_queue(world: ClusterWorld) -> None:
+    def fall_silent() -> None:
+        driver.cancel()
+        world.cluster.is_silent = True
+
+    driver = world.driver("model")
+    world.cluster.loses_answers = True
+    world.clock.meanwhile = [fall_silent]
+    driver.submit("model")
+    assert driver.said[-1] == "left   model: its job may be in the queue all the same: no answer"
 
 
 def test_nothing_is_submitted_after_ctrl_c(world: ClusterWorld) -> None:

@@ -294,14 +294,24 @@ def variables_of(pid: int) -> list[str]:
         return []
 
 
+@pytest.mark.parametrize("driver_dies_first", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_ends_the_process_group_of_snakemake_stops_its_steps(
-    checkpointed: Path, lab: Lab, step_processes: Callable[[Any], list[int]]
+    number: int,
+    driver_dies_first: bool,
+    checkpointed: Path,
+    lab: Lab,
+    step_processes: Callable[[Any], list[int]],
 ) -> None:
     """As `timeout` does. Snakemake itself takes SIGTERM for a wish to finish what runs."""
     run = lab.start_snakemake(experiment=checkpointed)
     pids = step_processes(run)
-    os.killpg(run.pid, signal.SIGTERM)
-    assert run.wait(30).code == 1
+    if driver_dies_first:
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait(30)
+        assert all(lab.is_running(pid) for pid in pids)
+    os.killpg(run.pid, number)
+    assert run.wait(30).code == (1 if number == signal.SIGTERM and not driver_dies_first else -signal.SIGKILL)
     lab.wait_until(lambda: not run.alive(), "the end of all processes", 20)
     assert not any(lab.is_running(pid) for pid in pids)
     assert lab.status_of("model") == "CANCELLED"
@@ -309,7 +319,9 @@ def test_what_ends_the_process_group_of_snakemake_stops_its_steps(
 
 
 def test_a_run_goes_on_without_its_warm_server(gated: Path, lab: Lab, tmp_path: Path) -> None:
-    run = lab.start_snakemake(experiment=gated)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    run = lab.start_snakemake(experiment=gated, env={"TMPDIR": str(temporary)})
     run.wait_for((tmp_path / "ran").exists, "the step runs")
     # The server is older than the workers that it forked, which have its command line.
     servers = (pid for pid, command in run.command_lines().items() if "marin_rules.worker.warm.server" in command)
@@ -319,6 +331,7 @@ def test_a_run_goes_on_without_its_warm_server(gated: Path, lab: Lab, tmp_path: 
     assert result.code == 0, result.output
     assert (tmp_path / "ran").read_text().split() == ["slow", "after"]
     assert lab.status_of("slow") == lab.status_of("after") == "SUCCESS"
+    assert list(temporary.glob("marin-rules-*")) == []
 
 
 def has_started_a_step(run: Any) -> bool:

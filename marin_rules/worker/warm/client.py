@@ -79,6 +79,7 @@ class WarmServer:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._ended.join()
+        shutil.rmtree(self.folder, ignore_errors=True)  # A server that was killed has left it.
 
 
 def _make_folder() -> str:

@@ -3,7 +3,8 @@
 A worker watches over one step at a time; the step's own code runs in a process that is forked for it alone (see
 `marin_rules.worker.step_process`), so nothing passes from one step to the next. If a worker is killed, the server
 answers the job that waits for it and ends what the step has left running. It ends itself when the driver has gone and
-the last step is over.
+the last step is over. Steps that the driver asked for are told to stop if all that stood for them in its process group
+is gone as well: that group was killed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from marin_rules.worker.step_process import (
     describe_process,
     send_signal,
 )
-from marin_rules.worker.warm.client import ANSWERS, DRIVER, PROCESS_ID, REPLY, REQUESTS, STOP, TAKEN
+from marin_rules.worker.warm.client import ANSWERS, DRIVER, PROCESS_ID, QUIET, REPLY, REQUESTS, STOP, TAKEN
 
 _STOP_AGAIN_SECONDS = 1.0
 """How often a worker is told to stop: between two steps it does not listen."""
@@ -59,7 +60,10 @@ class Server:
         self._left: set[int] = set()
         """Processes of ended steps that run as another user and could not be ended."""
 
+        self._driver_is_gone = False
         self._requests = os.open(os.path.join(folder, REQUESTS), os.O_RDWR | os.O_NONBLOCK)
+        # Ends with the process that stands in the driver's group, which alone has it open for writing.
+        self._quiet = os.open(os.path.join(folder, QUIET), os.O_RDONLY | os.O_NONBLOCK)
         self._idle_read, self._idle_write = os.pipe()
         self._wakeup, self._wakeup_write = os.pipe()
 
@@ -75,14 +79,19 @@ class Server:
             _give_up(self._folder, error)
         unread = b""
         with selectors.DefaultSelector() as selector:
-            for descriptor in (self._requests, self._idle_read, self._wakeup, 0):
+            for descriptor in (self._requests, self._quiet, self._idle_read, self._wakeup, 0):
                 selector.register(descriptor, selectors.EVENT_READ)
-            while True:
+            while self._workers or not self._driver_is_gone:
                 ready = {key.fd for key, _ in selector.select(_STOP_AGAIN_SECONDS if self._stops else None)}
                 if self._stops:
                     self._stop_steps()
                 if 0 in ready and not os.read(0, 4096):
-                    break
+                    selector.unregister(0)
+                    self._lose_driver()
+                if self._quiet in ready:
+                    selector.unregister(self._quiet)
+                if self._driver_is_gone and self._quiet not in selector.get_map() and not self._stops:
+                    self._stop_steps()
                 if self._idle_read in ready:
                     for pid in map(int, os.read(self._idle_read, 1 << 16).split()):
                         self._busy.pop(pid, None)
@@ -95,10 +104,13 @@ class Server:
                     *lines, unread = unread.split(b"\n")
                     for line in lines:
                         self._dispatch(line)
-        for pipe in self._workers.values():
+
+    def _lose_driver(self) -> None:
+        """Let each worker end after its step."""
+        self._driver_is_gone = True
+        for pid, pipe in self._workers.items():
             os.close(pipe)
-        while self._workers:
-            self._bury(*os.waitpid(-1, 0))
+            self._workers[pid] = -1
 
     def _announce(self) -> None:
         """From now on jobs find the server."""
@@ -118,6 +130,8 @@ class Server:
         if line == STOP.encode():
             self._stop_steps()
             return
+        if self._driver_is_gone:
+            return  # Whoever asks sees us end, and starts a Python.
         slot = line.split(b"\t", 1)[0].decode()
         if self._stops and slot.startswith(DRIVER):
             with contextlib.suppress(OSError), _Reply(self._folder, slot) as reply:
@@ -173,7 +187,7 @@ class Server:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 os.setsid()
-                own = (self._requests, self._idle_read, self._wakeup, self._wakeup_write)
+                own = (self._requests, self._quiet, self._idle_read, self._wakeup, self._wakeup_write)
                 for descriptor in (write, *own, *self._workers.values()):
                     os.close(descriptor)
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
