@@ -35,6 +35,9 @@ _TRIES = 2
 _PAUSE_SECONDS = 2.0
 """For a folder on a network, or a client that gives up at once. Others are patient themselves, for half a minute."""
 
+_NAMES = ".names"
+"""The file that lists all others of an archive that was unpacked; written last."""
+
 
 class Refusal(Exception):
     """Why the job cannot begin."""
@@ -49,7 +52,7 @@ def main(archive: str, digest: str, version: str, scratch: str, module: str, *ar
     check_python(version)
     name_the_user()
     folder = os.path.join(own_folder(scratch), "code-" + digest)
-    if not os.path.isdir(folder):
+    if not is_whole(folder):
         unpack(fetch(archive, digest), folder)
     os.environ["PYTHONPATH"] = folder
     os.chdir(own_folder(scratch))
@@ -153,16 +156,39 @@ def patiently_read(archive: str) -> bytes:
     raise AssertionError
 
 
+def is_whole(folder: str) -> bool:
+    """Whether all that was unpacked is still there.
+
+    Machines remove what nobody has read for days from folders like /tmp, file by file; and where there is a compiled
+    file, Python does not read the source.
+    """
+    try:
+        with open(os.path.join(folder, _NAMES), encoding="utf-8") as file:
+            return all(os.path.exists(os.path.join(folder, name)) for name in file.read().split("\n"))
+    except OSError:
+        return False
+
+
 def unpack(data: bytes, folder: str) -> None:
-    """Unpack the archive, for all jobs that need it: it is there as a whole, or not at all."""
+    """Unpack the archive, for all jobs that need it: each file is there as a whole, or not at all.
+
+    Other jobs may do the same at this moment, or already run what is there: nothing that they have is taken away.
+    """
     temporary = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(folder))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             archive.extractall(temporary)
-        os.rename(temporary, folder)
-    except OSError:
-        if not os.path.isdir(folder):  # Else another job was faster, and has unpacked the very same.
-            raise
+            names = archive.namelist()
+        with open(os.path.join(temporary, _NAMES), "w", encoding="utf-8") as file:
+            file.write("\n".join(names))
+        try:
+            os.rename(temporary, folder)
+        except OSError:
+            if not os.path.isdir(folder):
+                raise
+            for name in [*names, _NAMES]:
+                os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+                os.replace(os.path.join(temporary, name), os.path.join(folder, name))
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -165,4 +165,19 @@ def test_two_jobs_that_unpack_at_once_both_find_it_whole(start: Start, tmp_path:
     bootstrap.unpack(ARCHIVE.data, str(folder))
     bootstrap.unpack(ARCHIVE.data, str(folder))  # The second to rename finds the place taken.
     assert sorted(path.name for path in (folder / "shown").iterdir()) == ["__init__.py", "__main__.py"]
+    assert bootstrap.is_whole(str(folder))
     assert not [*tmp_path.glob(".unpacking-*")]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("lost", ["shown/__main__.py", "shown", ".names"])
+def test_what_a_machine_has_cleared_away_is_unpacked_again(start: Start, scratch: Path, lost: str) -> None:
+    assert start().returncode == 0
+    code = folder_in(scratch) / f"code-{ARCHIVE.digest}"
+    shutil.rmtree(code / lost) if (code / lost).is_dir() else (code / lost).unlink()
+    kept = {path: path.stat().st_ino for path in code.rglob("*.pyc")}
+    ran = start()
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert bootstrap.is_whole(str(code))
+    assert {path: path.stat().st_ino for path in kept} == kept, "nothing that others use is taken away"
+    assert [path.name for path in folder_in(scratch).iterdir()] == [code.name]
