@@ -52,7 +52,7 @@ def _function_names(
     for function in functions:
         parts = [safe for part in function.split(".") if (safe := _identifier(part))] or ["step"]
         same = [other for other in functions if _identifier(other.rsplit(".", 1)[-1]) == parts[-1]]
-        candidates = [parts[-1]] if len(same) == 1 else []
+        candidates = [parts[-1]] if len(same) <= 1 else []  # None: of its own name, nothing is left.
         candidates += ["_".join(parts[-length:]) for length in range(2, len(parts) + 1)]
         candidates += [f"{parts[-1]}_{count}" for count in range(2, len(functions) + 3)]
         names[function] = next(name for name in candidates if name not in taken)
