@@ -24,7 +24,7 @@ from support.lease_models.clock import elsewhere
 from support.small_plans import leave_status, plan_of, step
 
 
-def judged(plan: FrozenPlan, *forced: int) -> list[Verdict]:
+def judged(plan: FrozenPlan, *forced: int) -> tuple[Verdict, ...]:
     return assess_stored(plan, read_statuses([item.output_path for item in plan.steps]), forced).verdicts
 
 
