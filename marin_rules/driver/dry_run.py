@@ -10,6 +10,7 @@ import os
 import sys
 
 from marin_rules.driver.destination import destination_here
+from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
@@ -57,8 +58,14 @@ def _check_configuration() -> None:
 
     from marin_rules.settings.run_settings import read_settings
 
-    with open(file) as stream:
-        read_settings(yaml.safe_load(stream) or {})
+    try:
+        with open(file, encoding="utf-8") as stream:
+            settings = yaml.safe_load(stream) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{os.path.abspath(file)} is no YAML: {error}") from error
+    if not isinstance(settings, dict):
+        raise SettingsError(f"{os.path.abspath(file)} has no keys: each setting is a line `key: value`")
+    read_settings(settings)
 
 
 def _takes_colour() -> bool:

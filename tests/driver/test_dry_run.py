@@ -103,6 +103,17 @@ def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:
         show(planned(tmp_path / "out"))
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"cluster: [1\n", "is no YAML"), (b"cluster: \xff\n", "is no YAML"), (b"- a\n- b\n", "has no keys")],
+)
+def test_a_configuration_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.yaml").write_bytes(content)
+    with pytest.raises(SettingsError, match=f"{tmp_path}/config/config.yaml {why}"):
+        show(planned(tmp_path / "out"))
+
+
 def test_what_cannot_travel_is_refused_by_a_dry_run_too(tmp_path: Path) -> None:
     with open(os.devnull) as file:
         step: ExecutorStep[Any] = ExecutorStep("open", nothing, {"file": file})
