@@ -159,6 +159,8 @@ def _problem(error: ValidationError) -> Problem:
         wanted = expected[0] if isinstance(expected, list) else expected
         message += f"; it must be a {_KINDS.get(wanted, wanted)}, not a {kind(value)}"
         advice = None if wanted == "object" else advice
+    elif error.validator == "minimum":
+        message += f"; it must be at least {expected}"
     elif error.cause is not None and advice is None:
         message += f": {error.cause}"
     return Problem(where, value, message, advice)

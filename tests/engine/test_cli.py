@@ -370,7 +370,7 @@ def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -
         ({"run_only": [1, 2]}, ["'run_only'", "regular expressions"]),
         ({"rules": 3}, ["'rules'", "Snakemake rules"]),
         ({"cluster": ""}, ["'cluster'", "config/clusters"]),
-        ({"max_concurrent": 0}, ["'max_concurrent'", "how many steps"]),
+        ({"max_concurrent": 0}, ["'max_concurrent'", "at least 1", "how many steps"]),
         ({"max_concurrent": "many"}, ["'max_concurrent'", "how many steps"]),
     ],
 )
