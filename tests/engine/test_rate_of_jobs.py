@@ -25,6 +25,7 @@ def test_no_limit_stays_none() -> None:
     assert settings.max_jobs_per_timespan is None
 
 
+@pytest.mark.processes  # Plug-ins that are installed beside ours start some when they are imported.
 def test_the_default_is_still_snakemakes() -> None:
     """Else the limit would come back without a word."""
     from snakemake.cli import get_argument_parser
