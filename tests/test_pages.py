@@ -37,8 +37,13 @@ def anchors(page: Path) -> set[str]:
 
 
 def folders() -> set[str]:
-    """What the first part of a path on a page may be: a folder of the repository, or a room of the package."""
-    return {path.name for parent in (REPOSITORY, PACKAGE) for path in parent.iterdir() if path.is_dir()}
+    """What the first part of a path on a page may be: a folder of the repository, or a room of the package.
+
+    Not what runs and builds leave behind there (`.snakemake`, `out`), which a fresh clone does not have.
+    """
+    left_behind = {"out", "build", "dist"}
+    found = {path.name for parent in (REPOSITORY, PACKAGE) for path in parent.iterdir() if path.is_dir()}
+    return {name for name in found - left_behind if not name.startswith(".") or name == ".ci"}
 
 
 def test_the_pages_are_found() -> None:

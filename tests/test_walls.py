@@ -12,6 +12,7 @@ PACKAGE = REPOSITORY / "marin_rules"
 FLOOR = "marin_rules/*.py"
 """The modules beside the rooms, on which all of them stand."""
 
+
 def layers() -> list[str]:
     """The enforced layers, from the floor up."""
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
