@@ -43,7 +43,8 @@ lint: setup ## check style, types and the workflow
 hooks: setup ## lint before each commit, with pre-commit
 	$(BIN)/pre-commit install
 
-bench: setup ## measure, as ratios against peers
+bench: setup ## measure, as ratios against peers; installs one of them first
+	$(UV_INSTALL) --require-hashes -r requirements/bench.txt
 	$(BIN)/python -m benchmarks
 
 browser:
@@ -86,4 +87,5 @@ COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-v
 requirements: $(BIN)/uv ## compile the locks from pyproject.toml; UPGRADE=1 moves them to newer versions
 	$(COMPILE) --extra dev -o requirements/dev.txt pyproject.toml
 	$(COMPILE) -c requirements/dev.txt -o requirements/core.txt pyproject.toml
+	$(COMPILE) --extra bench -c requirements/dev.txt -o requirements/bench.txt pyproject.toml
 	echo uv | $(COMPILE) -c requirements/dev.txt -o requirements/bootstrap.txt -
