@@ -398,7 +398,7 @@ def test_a_name_that_nobody_has(jobs: Callable[..., Any]) -> None:
     for command in ("logs", "stop"):
         result = jobs(command, "nobody")
         assert result.code == 1
-        assert result.output.startswith("marin-rules: no step 'nobody' in the runs that are known")
+        assert result.output.startswith("marin-rules: no step 'nobody' in your active runs")
         assert len(result.output.splitlines()) == 1
     for arguments in ([], ["end"], ["logs"], ["stop"]):
         assert jobs(*arguments).code == 2

@@ -23,9 +23,10 @@ def kill_all_in(namespace: str) -> None:
     """Kill every process of a namespace, which is not that of this process."""
     if namespace == namespace_of("self"):
         raise ValueError("this would end the tests, too")
-    # The daemon of a job would tell of the end of the job's processes: it is stopped first and killed last.
+    # A worker would write down the end of its step, a job's daemon that of the job: all are stopped before the first is
+    # killed, and the daemons are killed last.
     job_daemons = {pid for pid in _processes_in(namespace) if _name(pid) == "slurmstepd"}
-    _send(job_daemons, signal.SIGSTOP)
+    _send(_processes_in(namespace) | job_daemons, signal.SIGSTOP)
     while others := _processes_in(namespace) - job_daemons:
         _send(others, signal.SIGKILL)
         time.sleep(0.001)
