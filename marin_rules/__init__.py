@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from marin_rules.storage.budget import mirror_budget
     from marin_rules.storage.prefix import marin_prefix, marin_region
     from marin_rules.storage.temporary import marin_temp_bucket
+    from marin_rules.tasks import shards_of_this_task
 
 __all__ = [
     "THIS_OUTPUT_PATH",
@@ -80,6 +81,7 @@ __all__ = [
     "output_path_of",
     "remote",
     "resolve_local_placeholders",
+    "shards_of_this_task",
     "this_output_path",
     "this_process",
     "unwrap_versioned_value",
@@ -120,6 +122,7 @@ _EXPORTS = {
     "storage.budget": ["mirror_budget"],
     "storage.prefix": ["marin_prefix", "marin_region"],
     "storage.temporary": ["marin_temp_bucket"],
+    "tasks": ["shards_of_this_task"],
 }
 """Module -> what is exported of it. The imports above say the same to type checkers and editors."""
 

@@ -78,6 +78,14 @@ def resources_of(step: ExecutorStep[Any]) -> ResourceConfig | None:
     return step.fn.resources if isinstance(step.fn, RemoteCallable) else None
 
 
+def tasks_of(step: ExecutorStep[Any]) -> int | None:
+    """Into how many tasks a step is divided: its own word wins over that of its function. None for a step of one
+    piece."""
+    if step.tasks is not None:
+        return step.tasks
+    return step.fn.tasks if isinstance(step.fn, RemoteCallable) else None
+
+
 def _megabytes(text: str) -> int:
     """Rounded up: less than what was asked for would not do."""
     return -(-parse_memory(text) // MEGABYTE)

@@ -17,10 +17,14 @@ from urllib.parse import urlparse
 from marin_rules.configs import Dependencies, climbs, field_names
 from marin_rules.errors import PlanError
 from marin_rules.functions import check_function, function_name
+from marin_rules.handwritten import SnakemakeRule
+from marin_rules.machines import resources_of, tasks_of
 from marin_rules.placeholders import MARK, InputName
+from marin_rules.remote import RemoteCallable
 from marin_rules.resources import ResourceConfig
 from marin_rules.steps import ExecutorStep
 from marin_rules.swallowed import Search, swallowed_text
+from marin_rules.tasks import check_tasks
 
 type Step = ExecutorStep[Any]
 
@@ -112,6 +116,7 @@ class StepChecks:
             raise PlanError(f"{where}: conda is {_kind(step.conda)}, not the path of an environment file")
         if step.description is not None and not isinstance(step.description, str):
             raise PlanError(f"{where}: description is {_kind(step.description)}, not a string")
+        _check_tasks(step, where)
         if step.report:
             _check_report(step.report, where)
 
@@ -158,6 +163,28 @@ def _check_override(step: Step, where: str) -> None:
     if not override.strip("/ ") or _leaves_prefix(override):
         raise PlanError(
             f"{where}: override_output_path {override!r} is neither a path below the prefix nor an absolute path or URL"
+        )
+
+
+def _check_tasks(step: Step, where: str) -> None:
+    try:
+        check_tasks(step.tasks)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"{where}: {error}") from error
+    if tasks_of(step) is None:
+        return
+    fn = step.fn.fn if isinstance(step.fn, RemoteCallable) else step.fn
+    if isinstance(fn, SnakemakeRule):
+        raise PlanError(
+            f"{where}: tasks are calls of a Python function, and the rule {fn.name} is not one. Let a function start"
+            " the rule's command for the files of its task, or write a step of its own for each part."
+        )
+    resources = resources_of(step)
+    if resources is not None and resources.replicas > 1:
+        raise PlanError(
+            f"{where}: tasks={tasks_of(step)} and replicas={resources.replicas} do not go together. Tasks are"
+            " independent of each other, with a machine each; replicas are machines that run one function together."
+            " Choose one."
         )
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, SupportsIndex, overload
 
 from marin_rules.resources import ResourceConfig
+from marin_rules.tasks import check_tasks
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +49,9 @@ class RemoteCallable[**P, R]:
     conda: str | None = None
     """A conda environment file for `snakemake --sdm conda`: beside the experiment, or in the project's `envs/`."""
 
+    tasks: int | None = None
+    """How many times the function is called, once a task; the resources are those of each. None: once, as a whole."""
+
     # Set on each object, from its function. ClassVar only says to `dataclass` that these are not fields.
     __name__: ClassVar[str]
     __qualname__: ClassVar[str]
@@ -67,6 +71,7 @@ class RemoteCallable[**P, R]:
             )
         if self.conda is not None and not isinstance(self.conda, str):
             raise TypeError(f"conda {self.conda!r} is not the path of an environment file")
+        check_tasks(self.tasks)
         _require_strings(self.env_vars)
         # A copy, so that nobody changes it from outside; a plain dict, for a mapping proxy cannot be pickled.
         self._set("env_vars", dict(self.env_vars))
@@ -98,7 +103,7 @@ class RemoteCallable[**P, R]:
         return (
             f"RemoteCallable(fn={self.__module__}.{self.__qualname__}, resources={self.resources!r}, "
             f"env_vars=<{names or 'none'}>, pip_dependency_groups={self.pip_dependency_groups!r}, "
-            f"name={self.name!r}, conda={self.conda!r})"
+            f"name={self.name!r}, conda={self.conda!r}, tasks={self.tasks!r})"
         )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
@@ -112,7 +117,7 @@ class RemoteCallable[**P, R]:
             return super().__reduce_ex__(protocol)
         if named is self:
             return self.__qualname__
-        details = (self.resources, self.env_vars, self.pip_dependency_groups, self.name, self.conda)
+        details = (self.resources, self.env_vars, self.pip_dependency_groups, self.name, self.conda, self.tasks)
         return _changed, (named, *details)
 
     def _found_by_name(self) -> RemoteCallable[P, R] | None:
@@ -140,6 +145,7 @@ def remote[**P, R](
     env_vars: Mapping[str, str] | None = None,
     pip_dependency_groups: Sequence[str] | None = None,
     conda: str | None = None,
+    tasks: int | None = None,
 ) -> RemoteCallable[P, R]: ...
 
 
@@ -152,6 +158,7 @@ def remote(
     env_vars: Mapping[str, str] | None = None,
     pip_dependency_groups: Sequence[str] | None = None,
     conda: str | None = None,
+    tasks: int | None = None,
 ) -> RemoteDecorator: ...
 
 
@@ -163,10 +170,12 @@ def remote(
     env_vars: Mapping[str, str] | None = None,
     pip_dependency_groups: Sequence[str] | None = None,
     conda: str | None = None,
+    tasks: int | None = None,
 ) -> RemoteCallable[..., Any] | RemoteDecorator:
     """Mark `fn` to run elsewhere: `@remote`, `@remote(resources=...)` or `remote(fn, resources=...)`.
 
-    Without resources it asks for one CPU machine of the default size.
+    Without resources it asks for one CPU machine of the default size. With `tasks` it is called once for each task, and
+    each of them asks for that.
     """
 
     def mark[**P, R](fn: Callable[P, R], /) -> RemoteCallable[P, R]:
@@ -177,6 +186,7 @@ def remote(
             pip_dependency_groups=_group_names(pip_dependency_groups or ()),
             name=name,
             conda=conda,
+            tasks=tasks,
         )
 
     return mark if fn is None else mark(fn)
@@ -189,9 +199,10 @@ def _changed[**P, R](
     pip_dependency_groups: tuple[str, ...],
     name: str | None,
     conda: str | None,
+    tasks: int | None = None,
 ) -> RemoteCallable[P, R]:
     """Unpickle what `dataclasses.replace` made from a mark that has a name."""
-    return RemoteCallable(named.fn, resources, env_vars, pip_dependency_groups, name, conda)
+    return RemoteCallable(named.fn, resources, env_vars, pip_dependency_groups, name, conda, tasks)
 
 
 def _is_pickled_by_value(module_name: str) -> bool:

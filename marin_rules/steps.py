@@ -38,6 +38,10 @@ class ExecutorStep[ConfigT]:
     report: Sequence[str] = ()
     """Pictures, tables and HTML pages below the output path (glob patterns) to show in the report."""
 
+    tasks: int | None = None
+    """Call the function so many times, once a task (see `this_process`); wins over what `remote()` gives its function.
+    Tasks run independently of each other, on machines of their own where there are any. Never part of the version."""
+
     def cd(self, name: str) -> InputName:
         """The path `name` below this step's output path."""
         return InputName(self, name=name)

@@ -19,4 +19,4 @@ for function in marin.functions:
         params:
             command=marin.command(function),
         shell:
-            "{params.command} {wildcards.step} --log={log}"
+            "{params.command} {wildcards.step} --log={log} --cores={threads}"

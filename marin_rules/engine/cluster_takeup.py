@@ -32,7 +32,8 @@ from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.run_registry import find_run
 from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.state.step_lease import open_lease
-from marin_rules.state.submission_turn import kept, open_turn
+from marin_rules.state.submission_turn import open_turn
+from marin_rules.storage.leases.held import held
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
@@ -105,7 +106,7 @@ class TakeUp:
             if turn.try_acquire() is not None:
                 track.turn = turn
                 return _unsubmitted(job)
-            with kept(turn) as require_turn:
+            with held(turn) as require_turn:
                 info = self._in_turn(job, track, step, require_turn)
         if info is not None:
             track.refusals = None

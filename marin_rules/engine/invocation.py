@@ -98,6 +98,12 @@ class Invocation:
         if resources["_nodes"].value is not None:
             resources["_cores"], resources["_nodes"] = resources["_nodes"].value, None
 
+    @property
+    def cores(self) -> int:
+        """How many cores there are for jobs on this machine."""
+        found = self._workflow.global_resources["_cores"].value
+        return found if isinstance(found, int) else os.cpu_count() or 1
+
     def limit(self, resource: str, amount: int) -> None:
         """Share out a resource among jobs that run at the same time, unless the user has set a limit already."""
         if resource not in self._workflow.global_resources:

@@ -1,8 +1,9 @@
 """What Snakemake is told of a step's machines, and where they are.
 
 Rules take `threads` and `resources` from here. Locally a step gets at most what this machine has, and steps that run at
-the same time share it. On a cluster the request is put in the cluster's words (see `clusters.protocol.Site`). What a
-profile says in `set-resources` wins. Plain steps ask for nothing but a slot.
+the same time share it. A step that is divided into tasks gets as much as those need that can run at the same time. On a
+cluster the request is put in the cluster's words (see `clusters.protocol.Site`). What a profile says in `set-resources`
+wins. Plain steps ask for nothing but a slot.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class JobResources:
     # -- for rules -------------------------------------------------------------------------------------------
 
     def threads(self, rule: str) -> Any:
-        if not self._is_remote(rule):
+        if not self._is_remote(rule) and rule not in self._array_rules:
             return 1
-        return lambda wildcards: self._machines(wildcards.step).cpu
+        return lambda wildcards: self._cores(self._in_process.step(wildcards.step))
 
     def resources(self, rule: str) -> dict[str, Any]:
         """What stands in a rule's `resources:`; None leaves one out."""
@@ -69,22 +70,33 @@ class JobResources:
         names = {*_HERE, *(name for cluster in CLUSTER_NAMES for name in open_cluster(cluster).resource_names)}
         return {STEP_SLOT: 1, **{name: self._resource(name) for name in sorted(names)}}
 
+    @cached_property
+    def _array_rules(self) -> frozenset[str]:
+        steps = self._in_process.plan.steps
+        return frozenset(self._in_process.rule(step) for step in steps if step.tasks is not None)
+
+    def _cores(self, step: FrozenStep) -> int:
+        return (1 if step.machines is None else step.machines.cpu) * self._at_once(step)
+
+    def _at_once(self, step: FrozenStep) -> int:
+        """How many tasks of a step its job runs at the same time: one where each has a job of its own."""
+        if step.tasks is None or (self.site is not None and step.machines is not None):
+            return 1
+        return tasks_at_once(step.tasks, step.machines, self._invocation.cores, memory_mb(), len(gpus()))
+
     def _is_remote(self, rule: str) -> bool:
         return rule in self._in_process.remote_rules
 
     def _resource(self, name: str) -> Callable[..., Any]:
         def evaluate(wildcards: Any, attempt: int) -> Any:
-            machines = self._machines(wildcards.step)
-            if self.site is None:
-                return _HERE[name](machines) if name in _HERE else None
-            return self._there(machines, self._in_process.step(wildcards.step).name, attempt).get(name)
+            step = self._in_process.step(wildcards.step)
+            assert step.machines is not None
+            if self.site is not None:
+                return self._there(step.machines, step.name, attempt).get(name)
+            amount = _HERE[name](step.machines) if name in _HERE else 0
+            return amount * self._at_once(step) or None
 
         return evaluate
-
-    def _machines(self, key: str) -> MachineRequest:
-        machines = self._in_process.step(key).machines
-        assert machines is not None
-        return machines
 
     def _there(self, machines: MachineRequest, step: str, attempt: int) -> Mapping[str, Any]:
         """Snakemake asks for each resource on its own; many steps ask for the same machines."""
@@ -114,9 +126,17 @@ class JobResources:
         return f"{self._cluster.name}: {self.site.describe(resources)}"
 
 
-_HERE: Mapping[str, Callable[[MachineRequest], Any]] = {
+_HERE: Mapping[str, Callable[[MachineRequest], int]] = {
     "mem_mb": lambda request: request.memory_mb,
     "disk_mb": lambda request: request.disk_mb,
-    "gpu": lambda request: request.gpus or None,
+    "gpu": lambda request: request.gpus,
 }
-"""What a step asks of this machine."""
+"""What a step asks of this machine, or each of its tasks."""
+
+
+def tasks_at_once(tasks: int, request: MachineRequest | None, cores: int, memory: int, gpu_count: int) -> int:
+    """How many tasks of a step this machine can run at the same time. One at least: a step gets all there is."""
+    if request is None:
+        return max(1, min(tasks, cores))
+    wanted = [(request.cpu, cores), (request.memory_mb, memory), (min(request.gpus, gpu_count), gpu_count)]
+    return max(1, min(tasks, *(there // each for each, there in wanted if each)))

@@ -53,7 +53,8 @@ class Executor(LocalExecutor):  # type: ignore[misc]
             return None
         if step.software is not None or self.workflow.deployment_settings.deployment_method:
             return None
-        return ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key, f"--log={job.log}"]
+        what = ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
+        return [*what, f"--log={job.log}", f"--cores={job.threads}"]
 
     def _hand_over(self, dispatcher: Dispatcher, arguments: list[str], job: Any, prepared: tuple[Any, ...]) -> None:
         code = dispatcher.run(arguments)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from marin_rules.errors import PlanError, SettingsError
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.identity import to_json
-from marin_rules.machines import MachineRequest, resources_of
+from marin_rules.machines import MachineRequest, resources_of, tasks_of
 from marin_rules.plan import Plan, PlannedStep
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.packing import Packer, secret_values
@@ -74,6 +74,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
                 software=software.position(groups, planned) if groups else None,
                 conda_file=None if conda_file is None else _conda_file(conda_file, run, planned),
                 job_name=job_name,
+                tasks=tasks_of(planned.step),
             )
         )
         records.append(_record(planned))

@@ -65,6 +65,9 @@ class FrozenStep:
     job_name: str | None = None
     """What its job is called where it runs, if not like the step."""
 
+    tasks: int | None = None
+    """Into how many tasks the step is divided, None for a step of one piece."""
+
     @property
     def hash(self) -> str:
         return self.digest[:HASH_DIGITS]

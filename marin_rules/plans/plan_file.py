@@ -29,7 +29,7 @@ from marin_rules.software.environment import Environment
 from marin_rules.storage.files import write_atomic
 from marin_rules.storage.private_files import make_private_folder, read_within
 
-_MAGIC = b"marin-rules plan 4\n"
+_MAGIC = b"marin-rules plan 5\n"
 _LENGTHS = struct.Struct("<QIQI")
 """Length and checksum of the index, and of what is known last."""
 

@@ -26,7 +26,11 @@ def open_lease(output_path: str, owner: Owner) -> Lease:
 
 def peek(output_path: str) -> LeaseRecord | None:
     """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
-    path = lease_path(output_path)
+    return peek_at(lease_path(output_path))
+
+
+def peek_at(path: str) -> LeaseRecord | None:
+    """The same for the lease at a path: that of a task, for instance."""
     if is_url(path):
         data = read_bytes(path)
     else:

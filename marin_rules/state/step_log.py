@@ -66,10 +66,11 @@ def last_lines(output_path: str, most: int) -> list[str]:
 
 
 class StepLog:
-    """The log file of one step. On an object store it is kept locally, and what it gains is published in pieces."""
+    """The log file of a step, or of one of its tasks. On an object store it is kept locally, and what it gains is
+    published in pieces."""
 
-    def __init__(self, output_path: str) -> None:
-        self.path = log_path(output_path)
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._published = GrowingObject(self.path) if is_url(self.path) else None
         self._publishing = threading.Lock()
         self._broken = False
@@ -77,7 +78,7 @@ class StepLog:
         if self._published is not None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         else:
-            make_directory(output_path)
+            make_directory(os.path.dirname(path))
             with explained_errors("write", self.path):
                 self._file = os.fdopen(open_to_append(self.path), "ab", buffering=0)
 

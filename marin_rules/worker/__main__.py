@@ -2,7 +2,7 @@
 
 import sys
 
-from marin_rules.worker.worker import main, parse
+from marin_rules.worker.main import main, parse
 
 if __name__ == "__main__":
     sys.exit(main(parse(sys.argv[1:])))

@@ -46,6 +46,27 @@ class Script:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """How the process of an array step runs its tasks."""
+
+    round: int
+    at_once: int
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The word to go."""
+
+    step: str
+    """Its key."""
+
+    script: Script | None
+    variables: Mapping[str, str]
+    this_process: ThisProcess
+    pool: Pool | None
+
+
+@dataclass(frozen=True)
 class Returned:
     """The word of a step's process that its function has returned, or raised."""
 
@@ -87,11 +108,22 @@ class StepProcess:
         self.returned: Returned | None = None
         """Set by `read_report` once the step's function has returned."""
 
+        self.is_pool = False
+        """It runs the tasks of an array step, and no code of the step itself."""
+
         self._report = bytearray()
 
-    def go(self, step: FrozenStep, script: Script | None, variables: Mapping[str, str]) -> None:
+    def go(
+        self,
+        step: FrozenStep,
+        script: Script | None,
+        variables: Mapping[str, str],
+        this_process: ThisProcess,
+        pool: Pool | None = None,
+    ) -> None:
         """Let the step's code run, with these variables in its environment; those of the step itself win."""
-        _send(self._go, pickle.dumps((step.key, script, dict(variables))))
+        self.is_pool = pool is not None
+        _send(self._go, pickle.dumps(_Order(step.key, script, dict(variables), this_process, pool)))
         self._go = -1  # Closed: its number may soon be that of a connection.
 
     def close(self) -> None:
@@ -130,8 +162,12 @@ class StepProcess:
         return found if self.exit_status is not None or self.pid in found else [self.pid, *found]
 
     def stop(self, signal_number: int) -> None:
-        """Send a signal to the step and to all that it started, except what has become another user's (`sudo`)."""
-        for pid in self._descendants():
+        """Send a signal to the step and to all that it started, except what has become another user's (`sudo`).
+
+        A pool is asked to stop by itself: it tells its tasks, each of which is to hear of it once.
+        """
+        is_asked = self.is_pool and signal_number == signal.SIGTERM and self.exit_status is None
+        for pid in [self.pid] if is_asked else self._descendants():
             if send_signal(pid, signal_number):
                 continue
             if pid not in self.left and pid not in self._of_others:
@@ -183,23 +219,29 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
             order = pipe.read()
         if not order:
             os._exit(0)  # The worker found that there is nothing to do.
-        key, script, variables = pickle.loads(order)
-        step = plan.by_key[key]
+        word: _Order = pickle.loads(order)
+        step, script = plan.by_key[word.step], word.script
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        note_stop_signals()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
+        if word.pool is not None:
+            from marin_rules.worker.task_pool import run_tasks  # Its workers are made of processes like this one.
+
+            # They need what steers this run, and give their tasks what a step is given.
+            os.environ.update(word.variables)
+            _end_pool(result, run_tasks(plan, step, word.pool))
+        note_stop_signals()
         if os.path.isdir(plan.run.working_directory):
             os.chdir(plan.run.working_directory)
         leave_outer_step(os.environ)
-        os.environ.update(variables)
+        os.environ.update(word.variables)
         ranks = ranks_of(step) if script is None else None
         if ranks is not None:
             forget_library_variables(os.environ)
         set_step_variables(step.variables)
-        os.environ.update(ThisProcess().to_variables())
+        os.environ.update(word.this_process.to_variables())
         open_data_access(plan, step)
         prepare_end()
         if script is not None:
@@ -212,16 +254,27 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         traceback.print_exc()
         outcome = Outcome(error=one_line(error), exception=pickled(error))
     try:
-        message = pickle.dumps(Returned(os.getpid(), outcome, lingering(), end_seconds()))
+        message = _packed(Returned(os.getpid(), outcome, lingering(), end_seconds()))
         if _identity(result) != pipe_of_result:
             # The step has closed it (os.closerange), and the number may belong to a file of its own by now.
             result = os.open(f"/proc/{parent}/fd/{result_of_worker}", os.O_WRONLY)
-        _send(result, _LENGTH.pack(len(message)) + message)
+        _send(result, message)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
     plan.forget_calls()
     end(0 if outcome.error is None else 1)
+
+
+def _end_pool(result: int, outcome: Outcome) -> NoReturn:
+    """Tell what came of the tasks, and end at once: no code of the step's has run in this process."""
+    _send(result, _packed(Returned(os.getpid(), outcome, end_seconds=end_seconds())))
+    os._exit(0 if outcome.error is None else 1)
+
+
+def _packed(returned: Returned) -> bytes:
+    message = pickle.dumps(returned)
+    return _LENGTH.pack(len(message)) + message
 
 
 def _run_script(script: Script) -> Outcome:

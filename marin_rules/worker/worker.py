@@ -1,25 +1,24 @@
-"""The worker: runs one step of a frozen plan under its lease.
-
-    python -m marin_rules.worker --plan PLAN --step NAME-HASH
+"""The worker: runs one step of a frozen plan, or one task of an array step, under its lease.
 
 It takes the lease, and the GPUs that the step asks for (or waits for whoever has them), writes RUNNING, lets the step's
 code run in a process of its own, passes the output on while the heartbeat refreshes the lease, and writes the final
 state last and atomically, only while the lease is still its own. A worker that lost its lease ends the step and writes
-nothing. Whatever kills it, the next worker finds either a finished step or one to be run again.
+nothing. Whatever kills it, the next worker finds either finished work or work to be done again.
+
+What it reads and writes is in its books (see `books`); `main` makes a worker from a command line.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import selectors
-import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -27,30 +26,27 @@ from marin_rules.clusters.allocation import own_allocation
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.conda import active_prefix, describe_environment, search_path
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.plans.plan_file import read_plan
-from marin_rules.plans.run import check_python
+from marin_rules.process import ThisProcess
 from marin_rules.software.manifest import read_manifest
-from marin_rules.state.failures import Failure, PreviousTaskFailedError, record_failure
-from marin_rules.state.info import info_bytes, info_path, step_info
-from marin_rules.state.status import ARTIFACT_FILE, Status, read_status, status_bytes, status_path
-from marin_rules.state.step_lease import open_lease
+from marin_rules.state.failures import PreviousTaskFailedError
+from marin_rules.state.status import Status
 from marin_rules.state.step_log import OutputStream, StepLog, Terminal, attempt_line
+from marin_rules.state.task_records import TaskPlace
 from marin_rules.storage.leases.heartbeat import Heartbeat
-from marin_rules.storage.leases.lease import Lease, LeaseLostError, LeaseRemovedError
+from marin_rules.storage.leases.lease import LeaseLostError, LeaseRemovedError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.patience import PATIENCE_SECONDS, patiently, persistently
 from marin_rules.units import timestamp
+from marin_rules.worker.attempt_facts import attempt_facts
 from marin_rules.worker.conclusion import Conclusion, conclude
 from marin_rules.worker.ending import JOB_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS, Ending
+from marin_rules.worker.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_HELD, EXIT_LEASE_LOST
 from marin_rules.worker.gpu_slots import GpuSlots
 from marin_rules.worker.publisher import Publisher
-from marin_rules.worker.step_process import Script, StepProcess
-from marin_rules.worker.take_up import TakeUp
-
-EXIT_DONE = 0
-EXIT_FAILED = 1
-EXIT_LEASE_LOST = 75
-"""EX_TEMPFAIL: somebody else has the step now."""
+from marin_rules.worker.step_books import StepBooks
+from marin_rules.worker.step_process import Pool, Script, StepProcess
+from marin_rules.worker.take_up import HeldError, TakeUp
+from marin_rules.worker.task_books import TaskBooks
 
 _PUBLICATIONS_IN_A_LIFETIME = 3
 
@@ -69,6 +65,23 @@ _FINISHED_LIFETIMES = 10
 runs any more that others could be in the way of, and a commit compares the lease."""
 
 
+_POOL_SECONDS = 3.0
+"""How much longer a pool of tasks has to end than each of them: to write down what came of them."""
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """One task of an array step, for a worker."""
+
+    task: int
+    round: int
+    label: str
+    """What stands before each line that it prints."""
+
+    waits: bool = True
+    """Whether it waits for another worker that has the task."""
+
+
 class Stopped(Exception):
     """A signal asked this worker to stop."""
 
@@ -78,26 +91,28 @@ class Stopped(Exception):
 
 
 class Worker:
-    """One step, from the lease to the final state."""
+    """One step or one task, from the lease to the final state."""
 
     def __init__(
         self,
         plan: FrozenPlan,
         step: FrozenStep,
         *,
+        task: TaskOrder | None = None,
         script: Script | None = None,
         log_link: str = "",
         client: int | None = None,
         process: StepProcess | None = None,
+        cores: int | None = None,
     ) -> None:
+        """`task`: do only this one of an array step. `cores`: what there is for the tasks of one, all together."""
         self.plan = plan
         self.step = step
-        self.forced = step.index in plan.forced
         self.owner = Owner.current()
-        self.lease: Lease = open_lease(step.output_path, self.owner)
-        self.gpus = GpuSlots(_gpus_to_share(step), step.name)
         self.process = process or StepProcess(plan)
+        self._task = task
         self._script = script
+        self._cores = cores
         self.started = time.time()
         """When the step began: from then on its seconds count, and not while it waited for its lease."""
 
@@ -109,9 +124,22 @@ class Worker:
         self._writing_info = threading.Lock()
         self._conda_prefix: str | None = None
         self._wakeup, self._wakeup_write = self._catch_signals()
-        self.take_up = TakeUp(
-            plan, step, self.lease, self.gpus, in_job=own_allocation() is not None, say=self._say, sleep=self._sleep
-        )
+        is_pool = step.tasks is not None and task is None
+        self.gpus = GpuSlots(0 if is_pool else _gpus_to_share(step), step.name)
+        self.books: StepBooks | TaskBooks = self._open_books()
+        self.lease = self.books.lease
+        waits = task is None or task.waits
+        self.take_up = TakeUp(self.books, self.gpus, say=self._say, sleep=self._sleep, waits=waits)
+
+    def _open_books(self) -> StepBooks | TaskBooks:
+        def in_patience(action: Callable[[], Any]) -> Any:
+            return patiently(action, say=self._say, sleep=self._sleep)  # A signal to stop ends the wait at once.
+
+        if self._task is None:
+            in_job = own_allocation() is not None
+            return StepBooks(self.plan, self.step, self.owner, in_job=in_job, patiently=in_patience)
+        place = TaskPlace(self.step.output_path, self._task.round, self._task.task)
+        return TaskBooks(self.plan, self.step, place, self.owner, label=self._task.label, patiently=in_patience)
 
     def run(self) -> int:
         try:
@@ -128,6 +156,8 @@ class Worker:
         except Stopped as stopped:
             self._say(f"stopped by {stopped} before it started")
             return 128 + stopped.number
+        except HeldError:
+            return EXIT_HELD
         except LeaseLostError as lost:
             if isinstance(lost, LeaseRemovedError) and self._was_emptied():
                 message = _emptied(self.step)
@@ -172,24 +202,24 @@ class Worker:
             self._say(f"left running: {process}, which only that user or an administrator can end")
 
     def _run_leased(self) -> int:
-        log = StepLog(self.step.output_path)
+        log = StepLog(self.books.log_path)
         try:
             log.link_from(self._log_link)
-            info = self._begin()
-            log.write(attempt_line(timestamp(self.started), info["run"]["attempt"], self.owner.worker_id))
+            facts = self._facts()
+            self.books.begin(facts)
+            log.write(attempt_line(timestamp(self.started), facts["attempt"], self.owner.worker_id))
             if self.take_up.taken_from:
-                log.write(f"[{self.step.name}] {self.take_up.taken_from}\n".encode())
-            started = info_bytes(info)
+                log.write(f"[{self.books.label}] {self.take_up.taken_from}\n".encode())
             heartbeat = Heartbeat(self.lease, wake=self._wake, say=lambda text: self._say(text, log))
             publisher = Publisher(
-                first=lambda: self._note_start(started),
+                first=self._note_start,
                 publish=lambda go_on: self._show_progress(log, go_on),
                 interval=self.lease.lifetime / _PUBLICATIONS_IN_A_LIFETIME,
             )
             try:
                 conclusion = self._watch(log, heartbeat, publisher)
                 publisher.stop()
-                return self._finish(info, conclusion, log, heartbeat)
+                return self._finish(facts, conclusion, log, heartbeat)
             finally:
                 self.process.kill()  # Before anything that may have to wait for the store.
                 publisher.stop()
@@ -210,32 +240,21 @@ class Worker:
         except (OSError, LeaseLostError) as error:
             self._say(f"could not publish {log.path}: {error}")
 
-    def _begin(self) -> dict[str, Any]:
-        """Gather what is known of the step."""
-        attempt = 1 + int(self.take_up.previous_info.get("run", {}).get("attempt", 0))
-        info = step_info(self.plan, self.step)
-        info["run"] = {
-            "id": self.plan.run.id,
-            "worker_id": self.owner.worker_id,
-            "host": self.owner.host,
-            "user": self.owner.user,
-            "git_commit": self.plan.run.git_commit,
-            "caller_path": self.plan.run.caller_path,
-            "attempt": attempt,
-            "started": timestamp(self.started),
-        }
+    def _facts(self) -> dict[str, Any]:
+        """What is known of this attempt, as it is written down."""
+        facts = attempt_facts(self.plan.run, self.owner, self.books.attempts + 1, self.started)
         job = own_allocation()
         if job is not None:
-            info["run"][job.cluster] = job.to_fields()
+            facts[job.cluster] = job.to_fields()
         if self._conda_prefix is not None:
             environment = self.plan.conda[self.step.index]
-            info["run"]["environment"] = describe_environment(environment, self._conda_prefix)
+            facts["environment"] = describe_environment(environment, self._conda_prefix)
         elif self.step.software is not None:
             manifest = read_manifest(sys.prefix)
-            info["run"]["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
+            facts["environment"] = {"path": sys.prefix, **(manifest.to_fields() if manifest else {})}
         if self.gpus.wanted:
-            info["run"]["gpus"] = list(self.gpus.names)
-        return info
+            facts["gpus"] = list(self.gpus.names)
+        return facts
 
     # -- while the step runs ---------------------------------------------------------------------------------
 
@@ -243,8 +262,8 @@ class Worker:
         """Pass output on until the step's process ends, or until the lease is lost."""
         process = self.process
         streams = {
-            process.stdout: OutputStream(self.step.name, self._stdout, log),
-            process.stderr: OutputStream(self.step.name, self._stderr, log),
+            process.stdout: OutputStream(self.books.label, self._stdout, log),
+            process.stderr: OutputStream(self.books.label, self._stderr, log),
         }
         with selectors.DefaultSelector() as selector:
             for descriptor in (*streams, process.result, self._wakeup):
@@ -252,10 +271,11 @@ class Worker:
                 selector.register(descriptor, selectors.EVENT_READ)
             if self._client is not None:
                 selector.register(self._client, selectors.EVENT_READ)
-            process.go(self.step, self._script, self._variables())
+            process.go(self.step, self._script, self._variables(), self._this_process(), self._pool())
             heartbeat.start()
             publisher.start()
             grace_seconds = STOP_GRACE_SECONDS if own_allocation() is None else JOB_STOP_GRACE_SECONDS
+            grace_seconds += _POOL_SECONDS if process.is_pool else 0.0
             ending = Ending(process, lambda text: self._say(text, log), grace_seconds)
             is_halted = False
             while not process.ended():
@@ -287,15 +307,29 @@ class Worker:
             stream.end()
         return conclusion
 
-    def _note_start(self, info: bytes) -> None:
+    def _this_process(self) -> ThisProcess:
+        """What the step's process is told of itself."""
+        if self._task is None or self.step.tasks is None:
+            return ThisProcess()
+        return ThisProcess(task=self._task.task, tasks=self.step.tasks)
+
+    def _pool(self) -> Pool | None:
+        """How the tasks of an array step are run by its process; None for a step of one piece, or for one task."""
+        if not isinstance(self.books, StepBooks) or self.step.tasks is None:
+            return None
+        cores = self._cores or os.cpu_count() or 1
+        cores_of_a_task = 1 if self.step.machines is None else self.step.machines.cpu
+        return Pool(self.books.round, at_once=max(1, cores // cores_of_a_task))
+
+    def _note_start(self) -> None:
         """Write down what is known so far, while the step's code runs already. At the end all is written again."""
         with self._writing_info:
             if self._has_ended:
                 return
             try:
-                self.lease.overwrite(info_path(self.step.output_path), info, durable=False)
+                self.books.note_start()
             except (OSError, LeaseLostError) as error:
-                self._say(f"could not write {info_path(self.step.output_path)} yet: {error}")
+                self._say(f"could not write down yet that it runs: {error}")
 
     @staticmethod
     def _pass_on(descriptor: int, streams: dict[int, OutputStream]) -> bytes | None:
@@ -309,28 +343,25 @@ class Worker:
 
     # -- after the step --------------------------------------------------------------------------------------
 
-    def _finish(self, info: dict[str, Any], conclusion: Conclusion, log: StepLog, heartbeat: Heartbeat) -> int:
+    def _finish(self, facts: dict[str, Any], conclusion: Conclusion, log: StepLog, heartbeat: Heartbeat) -> int:
         if conclusion.status is Status.FAILED and self.process.was_terminated:
             self._await_signal(_SAME_SIGNAL_SECONDS)
             conclusion = conclude(self.process.returned, self.process.exit_status or 0, stop_signal=self._stop_signal)
         status, outcome = conclusion.status, conclusion.outcome
         finished = time.time()
-        info["run"] |= {"finished": timestamp(finished), "seconds": round(finished - self.started, 3)}
+        facts |= {"finished": timestamp(finished), "seconds": round(finished - self.started, 3)}
         if outcome.error is not None:
-            info["run"]["error"] = outcome.error
+            facts["error"] = outcome.error
         if outcome.warning is not None:
             self._say(f"warning: {outcome.warning}", log)
         overwrite = self._overwrite_finished(heartbeat) if status is Status.SUCCESS else self._overwrite
-        if status is Status.SUCCESS and outcome.artifact is not None:
-            overwrite(os.path.join(self.step.output_path, ARTIFACT_FILE), outcome.artifact.encode() + b"\n")
         with self._writing_info:
             self._has_ended = True
-            overwrite(info_path(self.step.output_path), info_bytes(info), durable=False)
-        log.write(f"--- {info['run']['finished']} {status} after {info['run']['seconds']} s\n".encode())
+            self.books.write_down(conclusion, overwrite)
+        log.write(f"--- {facts['finished']} {status} after {facts['seconds']} s\n".encode())
         give_up = time.monotonic() + _LAST_LOG_SECONDS
         self._show_progress(log, lambda: time.monotonic() < give_up)
-        word = status_bytes(status, self.step.output_path, again=self.forced)
-        overwrite(status_path(self.step.output_path), word)
+        self.books.close(conclusion, overwrite)
         if status is Status.SUCCESS:
             return EXIT_DONE
         self._say(f"{status}: {outcome.error}; log: {log.path}")
@@ -362,14 +393,13 @@ class Worker:
         return overwrite
 
     def _record(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
-        failure = Failure(self.step.name, self.step.output_path, message, previous, exception)
         try:
-            record_failure(self.plan.run, self.step.digest, failure)
+            self.books.tell_driver(message, exception, previous=previous)
         except OSError as error:
             self._say(f"could not tell the driver why it failed: {error}")
 
     def _say(self, text: str, log: StepLog | None = None) -> None:
-        line = f"[{self.step.name}] {text}".encode()
+        line = f"[{self.books.label}] {text}".encode()
         self._stderr.write_line(line)
         if log is not None:
             log.write(line + b"\n")
@@ -377,7 +407,7 @@ class Worker:
     def _was_emptied(self) -> bool:
         """Whether the lease went without a successor: one that has come and gone leaves its own last status."""
         try:
-            return read_status(self.step.output_path) in (None, Status.RUNNING)
+            return self.books.status() in (None, Status.RUNNING)
         except (MarinRulesError, OSError):
             return False
 
@@ -441,38 +471,3 @@ def _emptied(step: FrozenStep) -> str:
 def _gpus_to_share(step: FrozenStep) -> int:
     """How many GPUs of this machine the step asks for. A job of its own has been given them already."""
     return 0 if step.machines is None or own_allocation() is not None else step.machines.gpus
-
-
-_PARSER = argparse.ArgumentParser(prog="marin_rules.worker", description="Run one step of a frozen plan.")
-_PARSER.add_argument("--plan", required=True, help="the frozen plan")
-_PARSER.add_argument("--digest", help="refuse any other plan than the one with this digest")
-_PARSER.add_argument("--step", required=True, help="the step's key: its <name>-<hash>")
-_PARSER.add_argument("--log", default="", metavar="PATH", help="make a link to the step's log here")
-_PARSER.add_argument("--script", metavar="INTERPRETER", help="run the script on standard input under the lease")
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    return _PARSER.parse_args(arguments)
-
-
-def main(
-    options: argparse.Namespace,
-    plan: FrozenPlan | None = None,
-    client: int | None = None,
-    process: StepProcess | None = None,
-) -> int:
-    """Run the step that the options name; `plan` and `process` are given if they are there already.
-
-    `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
-    """
-    try:
-        plan = plan or read_plan(options.plan, options.digest)
-        check_python(plan.run)
-        step = plan.by_key.get(options.step)
-        if step is None:
-            raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
-        script = Script(sys.stdin.buffer.read(), shlex.split(options.script)) if options.script else None
-        return Worker(plan, step, script=script, log_link=options.log, client=client, process=process).run()
-    except MarinRulesError as error:
-        sys.stderr.write(f"marin-rules: {error}\n")
-        return EXIT_FAILED

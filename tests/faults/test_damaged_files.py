@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.plans.plan_file import PlanFileError, read_plan
-from marin_rules.worker import worker as workers
+from marin_rules.worker import main as workers
 from support.faults.nursery import Nursery
 from support.faults.places import INFO, LEASE, STATUS, Place
 from support.faults.verdicts import assert_finished

@@ -13,7 +13,8 @@ from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import read_plan, write_plan
 from marin_rules.plans.run import new_run
-from marin_rules.worker import worker
+from marin_rules.worker.exit_codes import EXIT_FAILED
+from marin_rules.worker.main import main, parse
 
 
 def work(config: Any) -> None:
@@ -84,8 +85,8 @@ def test_a_worker_of_another_python_refuses_the_plan(tmp_path: Path, capsys: pyt
     plan = frozen(tmp_path, ExecutorStep("s", work, {}))
     plan.run = replace(plan.run, python_version="3.9")
     write_plan(plan, str(tmp_path / "old"))
-    options = worker.parse(["--plan", str(tmp_path / "old"), "--step", plan.steps[0].key])
-    assert worker.main(options) == worker.EXIT_FAILED
+    options = parse(["--plan", str(tmp_path / "old"), "--step", plan.steps[0].key])
+    assert main(options) == EXIT_FAILED
     said = capsys.readouterr().err
     assert "planned with Python 3.9" in said
     assert "Give the step's environment Python 3.9" in said

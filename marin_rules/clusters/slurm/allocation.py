@@ -28,6 +28,7 @@ class SlurmAllocation:
 
     cpus: int | None = None
     deadline: float | None = None
+    element: int | None = None
     cluster: Literal["slurm"] = field(default="slurm", init=False)
 
     def ranks(self) -> SlurmRanks:
@@ -64,6 +65,7 @@ def allocation_from(variables: Mapping[str, str]) -> SlurmAllocation | None:
         gpus=variables.get("CUDA_VISIBLE_DEVICES", ""),
         cpus=_number(of_first_component("SLURM_CPUS_PER_TASK")),
         deadline=_number(variables.get("SLURM_JOB_END_TIME")),
+        element=_number(variables.get("SLURM_ARRAY_TASK_ID")),
     )
 
 

@@ -104,6 +104,11 @@ class Lease:
         self._one_at_a_time = threading.RLock()
 
     @property
+    def path(self) -> str:
+        """Where the lease is."""
+        return self._store.path
+
+    @property
     def record(self) -> LeaseRecord | None:
         """What we last wrote into the lease file, `None` while we do not hold the lease as far as we know."""
         held = self._held

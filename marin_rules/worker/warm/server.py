@@ -25,7 +25,9 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.parentage import adopt_orphans
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import read_plan
-from marin_rules.worker import worker
+from marin_rules.worker.exit_codes import EXIT_FAILED
+from marin_rules.worker.main import main as run_worker
+from marin_rules.worker.main import parse
 from marin_rules.worker.step_process import (
     StepProcess,
     children,
@@ -255,10 +257,10 @@ def _answer(folder: str, slot: str, plan: FrozenPlan, arguments: list[str], proc
 
 def _run(plan: FrozenPlan, arguments: list[str], client: int | None, process: StepProcess) -> int:
     try:
-        return worker.main(worker.parse(arguments), plan, client=client, process=process)
+        return run_worker(parse(arguments), plan, client=client, process=process)
     except Exception:
         traceback.print_exc()  # A fault of ours; the step counts as failed, the worker goes on.
-        return worker.EXIT_FAILED
+        return EXIT_FAILED
 
 
 def _free_reply(folder: str, slot: str) -> None:

@@ -257,9 +257,9 @@ def test_a_turn_that_was_lost_is_waited_for_anew(world: ClusterWorld, monkeypatc
     from marin_rules.storage.leases.lease import LeaseLostError
 
     driver = world.driver("model")
-    real, losses = cluster_takeup.kept, [1]
+    real, losses = cluster_takeup.held, [1]
 
-    def kept(turn: Any) -> Any:
+    def held(turn: Any) -> Any:
         manager = real(turn)
         if losses:
             losses.pop()
@@ -278,7 +278,7 @@ def test_a_turn_that_was_lost_is_waited_for_anew(world: ClusterWorld, monkeypatc
             return Losing()
         return manager
 
-    monkeypatch.setattr(cluster_takeup, "kept", kept)
+    monkeypatch.setattr(cluster_takeup, "held", held)
     driver.submit("model")
     assert list(world.cluster.requests) == ["1"]
 

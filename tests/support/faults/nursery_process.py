@@ -18,7 +18,7 @@ from marin_rules.plan import make_plan
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.plan_file import read_plan, write_plan
 from marin_rules.plans.run import new_run
-from marin_rules.worker import worker
+from marin_rules.worker import main as worker
 from support.faults import blobs
 from support.faults.boundaries import Boundaries, Orders
 

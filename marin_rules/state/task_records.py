@@ -1,0 +1,278 @@
+"""The tasks of an array step: what is written down about each, below the step's output path.
+
+    .executor_tasks/layout.json      {"tasks": 64, "round": 1}
+    .executor_tasks/round-1/17.json  the record of task 17
+    .executor_tasks/round-1/17.lock  its lease, while somebody works on it
+    .executor_tasks/round-1/17.log   what it printed
+
+A record is one JSON object with a status, like an event of a status file. It is written under the task's lease as the
+status of a step is under the step's: RUNNING first, by compare-and-swap, so that an attempt whose lease was taken over
+cannot leave a record any more. A task is done when its record says SUCCESS, and stays done.
+
+The layout says into how many tasks the step is divided, and which round the records are of: a step that is done again
+from the start begins a new one. It is written under the step's own lease (see `begin_round`). Records of one number of
+tasks mean nothing to a run with another: a step that was begun so is refused, never mixed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.state.status import CorruptStatusError, Status, parse_status
+from marin_rules.state.step_lease import peek_at
+from marin_rules.storage.files import make_directory, read_bytes, remove_tree
+from marin_rules.storage.leases.lease import Lease
+from marin_rules.storage.leases.open import open_lease_at
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import CorruptLeaseError, LeaseRecord, describe
+from marin_rules.urls import is_url
+
+FOLDER = ".executor_tasks"
+
+_LAYOUT = "layout.json"
+
+
+class TasksChangedError(MarinRulesError):
+    """The step was begun with another number of tasks, and some of them are done."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Into how many tasks a step is divided, and which go at them this is."""
+
+    tasks: int
+    round: int
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"tasks": self.tasks, "round": self.round}).encode()
+
+    @classmethod
+    def parse(cls, data: bytes, path: str) -> Layout:
+        try:
+            fields = json.loads(data)
+            numbers = fields["tasks"], fields["round"]
+            if not all(isinstance(number, int) and number > 0 for number in numbers):
+                raise ValueError(f"not two positive numbers: {numbers}")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            folder = os.path.dirname(os.path.dirname(path))
+            raise MarinRulesError(
+                f"{path} does not say into how many tasks its step is divided ({error}). Delete the step's folder"
+                f" {folder} to do the step again from the start."
+            ) from error
+        return cls(*numbers)
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What is written down about one task."""
+
+    status: Status
+    fields: Mapping[str, Any]
+    """All of it: the worker, its cluster job, times, the error, the returned value (`artifact`)."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.status is Status.SUCCESS
+
+    @property
+    def error(self) -> str:
+        return str(self.fields.get("error") or "")
+
+    @property
+    def attempt(self) -> int:
+        number = self.fields.get("attempt")
+        return number if isinstance(number, int) else 0
+
+    def to_bytes(self) -> bytes:
+        # A token, for stores whose versions are hashes of the content: two workers' RUNNING must differ.
+        return json.dumps({"status": self.status, "token": secrets.token_hex(8), **self.fields}).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, data: bytes, path: str) -> TaskRecord:
+        status = parse_status(data, path)
+        fields = json.loads(data) if data.lstrip().startswith(b"{") else {}
+        return cls(status, {name: value for name, value in fields.items() if name not in ("status", "token")})
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Where one task of a step is written down."""
+
+    output_path: str
+    round: int
+    task: int
+
+    @property
+    def folder(self) -> str:
+        return round_folder(self.output_path, self.round)
+
+    @property
+    def record_path(self) -> str:
+        return os.path.join(self.folder, f"{self.task}.json")
+
+    @property
+    def lease_path(self) -> str:
+        return os.path.join(self.folder, f"{self.task}.lock")
+
+    @property
+    def log_path(self) -> str:
+        return os.path.join(self.folder, f"{self.task}.log")
+
+    def open_lease(self, owner: Owner) -> Lease:
+        """The lease of the task, not yet acquired."""
+        return open_lease_at(self.lease_path, owner)
+
+    def read(self) -> TaskRecord | None:
+        """The record; None if there is none yet, or only a damaged one: the task is to be run."""
+        data = read_bytes(self.record_path)
+        with contextlib.suppress(CorruptStatusError):
+            return None if data is None else TaskRecord.parse(data, self.record_path)
+        return None
+
+    def holder(self) -> LeaseRecord | None:
+        """Who works on the task, as far as can be seen without taking its lease."""
+        with contextlib.suppress(CorruptLeaseError):
+            record = peek_at(self.lease_path)
+            if record is not None and not (record.owner and record.owner.is_dead_here()):
+                return record
+        return None
+
+
+def round_folder(output_path: str, number: int) -> str:
+    return os.path.join(output_path, FOLDER, f"round-{number}")
+
+
+def layout_path(output_path: str) -> str:
+    return os.path.join(output_path, FOLDER, _LAYOUT)
+
+
+def read_layout(output_path: str) -> Layout | None:
+    """How the step is divided, None for one that was never begun with tasks."""
+    path = layout_path(output_path)
+    data = read_bytes(path)
+    return None if data is None else Layout.parse(data, path)
+
+
+def read_records(output_path: str, number: int, tasks: Iterable[int]) -> dict[int, TaskRecord]:
+    """Records of a round, those that are there. A damaged one is not: its task runs again.
+
+    For drivers and for workers that fork no more: objects are read many at a time, by threads.
+    """
+    paths = {task: TaskPlace(output_path, number, task).record_path for task in tasks}
+    if is_url(output_path):
+        from marin_rules.storage.bulk import read_many  # Local runs need not wait for its import.
+
+        contents = read_many(paths.values())
+    else:
+        contents = {path: read_bytes(path) for path in paths.values()}
+    records = {}
+    for task, path in paths.items():
+        data = contents[path]
+        with contextlib.suppress(CorruptStatusError):
+            if data is not None:
+                records[task] = TaskRecord.parse(data, path)
+    return records
+
+
+def check_layout(step: str, output_path: str, tasks: int | None, layout: Layout | None) -> None:
+    """Refuse to go on with a step that was begun with another number of tasks, if any of them is done, or is at work.
+
+    `tasks` is what this run wants, None for a step of one piece; `layout` is what there is.
+    """
+    if layout is None or layout.tasks == tasks:
+        return
+    begun = f"step {step} was begun with tasks={layout.tasks}"
+    now = "is a step of one piece in this run" if tasks is None else f"has tasks={tasks} in this run"
+    for task in range(layout.tasks):
+        place = TaskPlace(output_path, layout.round, task)
+        record = place.read()
+        if record is None:
+            continue
+        if record.is_done:
+            raise TasksChangedError(
+                f"{begun}, of which task {task} is done, and {now}: their results would be mixed. Set"
+                f" tasks={layout.tasks} to go on, or delete {output_path} to begin anew (see `marin-rules delete`)."
+            )
+        holder = place.holder()
+        if holder is not None:
+            raise TasksChangedError(
+                f"{begun}, of which task {task} is still run by {describe(holder, time.time())}, and {now}. Stop it"
+                f" first (`marin-rules jobs stop {output_path}`), or set tasks={layout.tasks}."
+            )
+
+
+def begin_round(lease: Lease, step: str, output_path: str, tasks: int, *, anew: bool) -> int:
+    """Settle which round of tasks is to be done, with the step's lease in hand; returns its number.
+
+    Goes on with the round that is there, or begins the next one: if the step is to be done `anew`, or was begun with
+    another number of tasks and none of them is done.
+    """
+    path = layout_path(output_path)
+    data = lease.read(path)
+    found = None if data is None else Layout.parse(data, path)
+    check_layout(step, output_path, tasks, found)
+    if found is not None and found.tasks == tasks and not anew:
+        return found.round
+    layout = Layout(tasks, 1 if found is None else found.round + 1)
+    make_directory(os.path.dirname(path))
+    lease.commit(path, layout.to_bytes())
+    if found is not None:
+        with contextlib.suppress(OSError):  # Nobody reads it any more.
+            remove_tree(round_folder(output_path, found.round))
+    return layout.round
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """How far an array step is."""
+
+    tasks: int
+    done: int = 0
+    running: int = 0
+    failed: int = 0
+
+    def __str__(self) -> str:
+        """For people: `41/64, 20 running, 3 failed`."""
+        words = [f"{self.done}/{self.tasks}"]
+        words += [f"{self.running} running"] if self.running else []
+        words += [f"{self.failed} failed"] if self.failed else []
+        return ", ".join(words)
+
+
+def count_tasks(tasks: int, records: Iterable[TaskRecord]) -> TaskCounts:
+    """What the records of a round add up to. A task whose worker was killed counts as running until it is taken up."""
+    found = Counter(record.status for record in records)
+    return TaskCounts(tasks, found[Status.SUCCESS], found[Status.RUNNING], found[Status.FAILED])
+
+
+HOPELESS_FAILURES = 10
+"""So many failures before the first success, and the other tasks are not tried: they would fail in the same way."""
+
+
+def is_hopeless(done: int, failed: int) -> bool:
+    """Whether nothing good is to be expected of the tasks that are left."""
+    return done == 0 and failed >= HOPELESS_FAILURES
+
+
+def failures_in_words(tasks: int, errors: Mapping[int, str], left: int = 0) -> str:
+    """What to say of an array step that failed: how many tasks, and the first of them with its error."""
+    first = min(errors)
+    others = [str(task) for task in sorted(errors)[1:11]]
+    more = "" if len(errors) <= 11 else f" and {len(errors) - 11} more"
+    text = f"{len(errors)} of {tasks} tasks failed: task {first}: {errors[first]}"
+    text += f"; also {'task' if len(others) == 1 else 'tasks'} {', '.join(others)}{more}" if others else ""
+    return text + (f"; {left} more were not tried, for nothing but failures came before" if left else "")
+
+
+def joined_artifacts(artifacts: Sequence[Any]) -> str | None:
+    """What an array step returns: the list of what its tasks returned, as JSON; None if none returned anything."""
+    return json.dumps(list(artifacts), indent=2) if any(value is not None for value in artifacts) else None

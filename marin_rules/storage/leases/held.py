@@ -1,0 +1,25 @@
+"""Holding a lease for a while, from a program that is no worker: kept alive by a heartbeat, given back at the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from marin_rules.storage.leases.heartbeat import Heartbeat
+from marin_rules.storage.leases.lease import Lease
+
+
+@contextlib.contextmanager
+def held(lease: Lease) -> Iterator[Callable[[], None]]:
+    """Keep a lease that was taken, however long it takes, and give it back at the end.
+
+    What it yields raises if the lease may have been lost: to be called right before something that nothing fences.
+    """
+    heartbeat = Heartbeat(lease, wake=lambda: None, say=lambda _: None)
+    heartbeat.start()
+    try:
+        yield heartbeat.check
+    finally:
+        heartbeat.stop()
+        with contextlib.suppress(OSError):  # Then it expires.
+            lease.release()

@@ -1,0 +1,176 @@
+"""An array step whose tasks are jobs of a cluster: how it begins and ends, with no worker that has it as a whole.
+
+Nobody holds the step's lease while its tasks run; each task has its own. The driver takes the lease for a moment to
+begin the step (`begin_array`), and whoever sees that nothing is left to do takes it to end the step (`end_array`): the
+worker of the last task, with or without a driver, or the driver. Both may; the step is ended once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.info import info_path, parse_info
+from marin_rules.state.status import Status, parse_status, read_status
+from marin_rules.state.step_log import StepLog, attempt_line
+from marin_rules.state.task_records import (
+    FOLDER,
+    TaskPlace,
+    TaskRecord,
+    joined_artifacts,
+    read_layout,
+    read_records,
+)
+from marin_rules.storage.leases.held import held
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import LeaseRecord
+from marin_rules.storage.leases.store import ChangedError
+from marin_rules.storage.patience import patiently
+from marin_rules.units import parse_timestamp, timestamp
+from marin_rules.worker.attempt_facts import attempt_facts
+from marin_rules.worker.conclusion import Conclusion
+from marin_rules.worker.step_books import StepBooks
+from marin_rules.worker.step_call import Outcome
+
+_PAUSE_SECONDS = 0.5
+_PATIENCE_LIFETIMES = 3
+"""Between two looks at a lease that somebody else has, and for how many of its lifetimes: a driver that only looks, a
+worker of the whole step, which will end it itself, or one that died."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """An array step that is under way."""
+
+    round: int
+    """Of its tasks."""
+
+
+def begin_array(plan: FrozenPlan, step: FrozenStep) -> Begun | LeaseRecord | None:
+    """Begin an array step, or go on with it; who has it, if somebody does; None if it is done."""
+    owner = Owner.current()
+    books = StepBooks(plan, step, owner, in_job=True, patiently=patiently)
+    holder = patiently(books.lease.try_acquire)
+    if holder is not None:
+        return holder
+    with held(books.lease):
+        if not books.take(waited=False):
+            return None
+        books.begin(attempt_facts(plan.run, owner, books.attempts + 1, time.time()))
+        patiently(books.note_start)
+    return Begun(books.round)
+
+
+def round_is_over(step: FrozenStep, number: int) -> bool:
+    """Whether another round of tasks than this one is the one that counts."""
+    layout = read_layout(step.output_path)
+    return layout is None or layout.round != number
+
+
+def end_if_all_done(plan: FrozenPlan, step: FrozenStep, number: int, *, after: int, say: Callable[[str], None]) -> bool:
+    """End the step if all of its tasks are done; False if not.
+
+    It begins to look `after` the task that was just done: the next one is mostly not done yet, and so it seldom takes
+    more than a look or two, however many tasks there are.
+    """
+    assert step.tasks is not None
+    order = [(after + offset) % step.tasks for offset in range(1, step.tasks)]
+    for task in order[:_ONE_BY_ONE]:
+        record = TaskPlace(step.output_path, number, task).read()
+        if record is None or not record.is_done:
+            return False
+    records = read_records(step.output_path, number, range(step.tasks))
+    if not all(task in records and records[task].is_done for task in range(step.tasks)):
+        return False
+    return end_array(plan, step, number, done(records), say=say)
+
+
+_ONE_BY_ONE = 3
+"""So many records are looked at one after the other, before all are asked for."""
+
+
+def done(records: Mapping[int, TaskRecord]) -> Conclusion:
+    """What came of a step whose tasks are all done; `records` has all of them."""
+    artifacts = [records[task].fields.get("artifact") for task in range(len(records))]
+    return Conclusion(Status.SUCCESS, Outcome(artifact=joined_artifacts(artifacts)))
+
+
+def end_array(
+    plan: FrozenPlan,
+    step: FrozenStep,
+    number: int,
+    conclusion: Conclusion,
+    *,
+    say: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Write down what came of the step as a whole; False if that is left to somebody else."""
+    owner = Owner.current()
+    books = StepBooks(plan, step, owner, in_job=True, patiently=partial(patiently, say=say))
+    lease = books.lease
+    give_up = time.monotonic() + _PATIENCE_LIFETIMES * lease.lifetime
+    while patiently(lease.try_acquire, say=say) is not None:
+        if read_status(step.output_path) is Status.SUCCESS:
+            return True
+        if time.monotonic() > give_up:
+            say(f"step {step.name}: all tasks have ended, and somebody else has the step: it is theirs to end")
+            return False
+        sleep(_PAUSE_SECONDS)
+    with held(lease):
+        data = patiently(lambda: lease.read(books.status_path), say=say)
+        if data is not None and parse_status(data, books.status_path) is Status.SUCCESS:
+            return True
+        if round_is_over(step, number):
+            return False
+        try:
+            _write(plan, step, books, owner, conclusion, say)
+        except ChangedError:  # Somebody, whose lease we took over, has said something else in this very moment.
+            return False
+    return True
+
+
+def _write(
+    plan: FrozenPlan,
+    step: FrozenStep,
+    books: StepBooks,
+    owner: Owner,
+    conclusion: Conclusion,
+    say: Callable[[str], None],
+) -> None:
+    def overwrite(path: str, data: bytes, *, durable: bool = True) -> None:
+        patiently(lambda: books.lease.overwrite(path, data, durable=durable), say=say)
+
+    def commit(path: str, data: bytes, *, durable: bool = True) -> None:
+        patiently(lambda: books.lease.commit(path, data, durable=durable), say=say)
+
+    facts = _facts_so_far(plan, step, books, owner)
+    finished = time.time()
+    facts["finished"] = timestamp(finished)
+    facts["seconds"] = round(max(0.0, finished - parse_timestamp(facts["started"])), 3)
+    if conclusion.outcome.error is not None:
+        facts["error"] = conclusion.outcome.error
+    books.begin(facts)
+    books.write_down(conclusion, overwrite)
+    log = StepLog(books.log_path)
+    try:
+        log.write(attempt_line(facts["started"], facts["attempt"], str(facts["worker_id"])))
+        log.write(f"{step.tasks} tasks, their logs are in {FOLDER}\n".encode())
+        word = f"{conclusion.status}: {conclusion.outcome.error}" if conclusion.outcome.error else conclusion.status
+        log.write(f"--- {facts['finished']} {word} after {facts['seconds']} s\n".encode())
+        log.flush()
+    finally:
+        log.close()
+    # What all records say may be said over anything; a failure is no word against somebody's success.
+    books.close(conclusion, overwrite if conclusion.status is Status.SUCCESS else commit)
+
+
+def _facts_so_far(plan: FrozenPlan, step: FrozenStep, books: StepBooks, owner: Owner) -> dict[str, Any]:
+    """What the driver wrote down when it began the step, and else what can be said without that."""
+    path = info_path(step.output_path)
+    data = patiently(lambda: books.lease.read(path))
+    facts: dict[str, Any] = {} if data is None else parse_info(data, path).get("run", {})
+    return {**attempt_facts(plan.run, owner, 1, time.time()), **facts}

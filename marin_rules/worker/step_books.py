@@ -1,0 +1,130 @@
+"""The books of a step: `.executor_status`, `.executor_info` and `.artifact.json` beside its data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from marin_rules.errors import MarinRulesError
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.failures import Failure, PreviousTaskFailedError, record_failure
+from marin_rules.state.info import check_version, info_bytes, info_path, parse_info, step_info
+from marin_rules.state.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
+from marin_rules.state.step_lease import open_lease
+from marin_rules.state.step_log import log_path
+from marin_rules.state.task_records import begin_round, check_layout, read_layout
+from marin_rules.storage.files import read_bytes
+from marin_rules.storage.leases.lease import Lease
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.worker.books import Overwrite
+from marin_rules.worker.conclusion import Conclusion
+
+
+class StepBooks:
+    """See `books.Books`."""
+
+    def __init__(
+        self, plan: FrozenPlan, step: FrozenStep, owner: Owner, *, in_job: bool, patiently: Callable[..., Any]
+    ) -> None:
+        self.label = step.name
+        self.lease: Lease = open_lease(step.output_path, owner)
+        self.status_path = status_path(step.output_path)
+        self.log_path = log_path(step.output_path)
+        self.round = 0
+        """Of an array step: the round of tasks that is to be done; known once the step was taken up."""
+
+        self._plan = plan
+        self._step = step
+        self._in_job = in_job
+        self._patiently = patiently
+        self._forced = step.index in plan.forced
+        self._previous: bytes | None = None
+        self._info: dict[str, Any] = {}
+
+    @property
+    def attempts(self) -> int:
+        return int(self._previous_run.get("attempt", 0))
+
+    @property
+    def _previous_run(self) -> dict[str, Any]:
+        """What the last worker wrote down about its attempt; nothing if this is the first."""
+        info = {} if self._previous is None else parse_info(self._previous, info_path(self._step.output_path))
+        run: dict[str, Any] = info.get("run", {})
+        return run
+
+    # -- before the step -------------------------------------------------------------------------------------
+
+    def is_done(self, *, waited: bool) -> bool:
+        path = self._step.output_path
+        if read_status(path) is not Status.SUCCESS or (self._forced and not waited):
+            return False
+        check_version(self._plan, self._step, read_bytes(info_path(path)))
+        return True
+
+    def take(self, *, waited: bool) -> bool:
+        step = self._step
+        path = self.status_path
+        data = self._patiently(lambda: self.lease.read(path))
+        status = None if data is None else parse_status(data, path)
+        # Before anything is believed: the run that had the step may have put another version on the same path.
+        self._previous = self._patiently(lambda: self.lease.read(info_path(step.output_path)))
+        check_version(self._plan, step, self._previous)
+        if status is Status.SUCCESS and (waited or not self._forced):
+            return False
+        self._refuse(status, waited)
+        if step.tasks is not None:
+            self.round = self._patiently(lambda: self._begin_round(anew=status is Status.SUCCESS))
+        elif status is not None:
+            check_layout(step.name, step.output_path, None, read_layout(step.output_path))
+        running = status_bytes(Status.RUNNING, step.output_path)
+        self._patiently(lambda: self.lease.commit(path, running, durable=False))
+        return True
+
+    def _begin_round(self, *, anew: bool) -> int:
+        assert self._step.tasks is not None
+        return begin_round(self.lease, self._step.name, self._step.output_path, self._step.tasks, anew=anew)
+
+    def _refuse(self, status: Status | None, waited: bool) -> None:
+        """Refuse what was stopped, or has failed, and is not to be run again."""
+        if status is Status.FAILED and waited:
+            raise MarinRulesError(
+                f"the step failed in the other run that had it; {self.log_path} tells why."
+                " Start the experiment again to run it once more."
+            )
+        is_retry = self._previous_run.get("id") == self._plan.run.id
+        if status is Status.FAILED and not self._plan.run.force_run_failed and not is_retry:
+            raise PreviousTaskFailedError(
+                f"step {self._step.name} failed previously and is not run again (force_run_failed=false); its log:"
+                f" {self.log_path}"
+            )
+        if status is Status.CANCELLED and is_retry and not self._in_job:
+            raise MarinRulesError("the step was stopped in this run; start the experiment again to run it once more.")
+
+    # -- while it runs, and after ----------------------------------------------------------------------------
+
+    def begin(self, facts: dict[str, Any]) -> None:
+        self._info = step_info(self._plan, self._step)
+        self._info["run"] = facts
+        if self._step.tasks is not None:
+            facts["tasks"] = self._step.tasks
+
+    def note_start(self) -> None:
+        self.lease.overwrite(info_path(self._step.output_path), info_bytes(self._info), durable=False)
+
+    def write_down(self, conclusion: Conclusion, overwrite: Overwrite) -> None:
+        artifact = conclusion.outcome.artifact
+        if conclusion.status is Status.SUCCESS and artifact is not None:
+            overwrite(os.path.join(self._step.output_path, ARTIFACT_FILE), artifact.encode() + b"\n")
+        overwrite(info_path(self._step.output_path), info_bytes(self._info), durable=False)
+
+    def close(self, conclusion: Conclusion, overwrite: Overwrite) -> None:
+        word = status_bytes(conclusion.status, self._step.output_path, again=self._forced)
+        overwrite(self.status_path, word)
+
+    def status(self) -> Status | None:
+        return read_status(self._step.output_path)
+
+    def tell_driver(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
+        failure = Failure(self._step.name, self._step.output_path, message, previous, exception)
+        record_failure(self._plan.run, self._step.digest, failure)
