@@ -88,8 +88,12 @@ def assess(
     forced: Collection[int] = (),
     lease_of: Callable[[FrozenStep], LeaseRecord | None] = lambda step: None,
     failed_at: Callable[[FrozenStep], str | None] = lambda step: None,
+    progress_of: Callable[[FrozenStep], str | None] = lambda step: None,
 ) -> Assessment:
-    """Judge every step. `forced` are steps to run although they are done; all that depends on them runs too."""
+    """Judge every step. `forced` are steps to run although they are done; all that depends on them runs too.
+
+    `progress_of` says how far a step came that was begun and is to go on, None if it starts from the beginning.
+    """
     reasons = _what_runs(plan, statuses, frozenset(forced))
     verdicts: list[Verdict] = []
     for step in plan.steps:
@@ -119,7 +123,10 @@ def assess(
         pending = (i for i in step.dependencies if verdicts[i].state in (State.RUN, State.ELSEWHERE))
         waiting_for = next(pending, None) if status is None else None
         dependency = None if waiting_for is None else (plan.steps[waiting_for].name, verdicts[waiting_for].state)
-        verdicts.append(Verdict(step, State.RUN, _own_reason(step, status, failed_at), dependency=dependency))
+        reason = _own_reason(step, status, failed_at)
+        progress = None if status is None else progress_of(step)
+        reason = reason if progress is None else f"{reason}; {progress}"
+        verdicts.append(Verdict(step, State.RUN, reason, dependency=dependency))
     return Assessment(tuple(verdicts))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.assessment import Assessment, StatusOrError, assess
 from marin_rules.state.info import check_version, info_path, read_info
-from marin_rules.state.status import status_path
+from marin_rules.state.status import Status, status_path
 from marin_rules.state.step_lease import peek
+from marin_rules.state.task_records import Layout, TaskPlace, TaskRecord, check_layout, read_layout, read_records
 from marin_rules.storage.files import modified_time, read_bytes
 from marin_rules.storage.leases.record import LeaseRecord
 from marin_rules.units import timestamp
@@ -18,7 +19,51 @@ from marin_rules.urls import is_url
 def assess_stored(plan: FrozenPlan, statuses: Mapping[str, StatusOrError], forced: Collection[int] = ()) -> Assessment:
     """Judge every step, given all statuses by output path. `forced` steps run although they are done."""
     _check_versions(plan, statuses)
-    return assess(plan, statuses, forced=forced, lease_of=_live_lease, failed_at=_last_change)
+    tasks = _BegunTasks()
+    for step in plan.steps:
+        if step.needed and statuses.get(step.output_path) not in (None, Status.SUCCESS):
+            tasks.check(step)
+    return assess(
+        plan,
+        statuses,
+        forced=forced,
+        lease_of=lambda step: _live_lease(step) or tasks.live_lease(step),
+        failed_at=_last_change,
+        progress_of=tasks.progress,
+    )
+
+
+class _BegunTasks:
+    """What there is of the tasks of steps that were begun and are not done."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[int, Layout | None] = {}
+        self._records: dict[int, dict[int, TaskRecord]] = {}
+
+    def check(self, step: FrozenStep) -> None:
+        """Refuse a step that was begun with another number of tasks."""
+        layout = self._layouts[step.index] = read_layout(step.output_path)
+        check_layout(step.name, step.output_path, step.tasks, layout)
+
+    def progress(self, step: FrozenStep) -> str | None:
+        """How far it is, for people."""
+        done = sum(record.is_done for record in self._of(step).values())
+        return f"{done} of {step.tasks} tasks are done" if done else None
+
+    def live_lease(self, step: FrozenStep) -> LeaseRecord | None:
+        """Who works on one of the tasks, if nobody has the step as a whole."""
+        layout = self._layouts.get(step.index)
+        running = [task for task, record in self._of(step).items() if record.status is Status.RUNNING]
+        places = (TaskPlace(step.output_path, layout.round, task) for task in running if layout is not None)
+        return next((holder for place in places if (holder := place.holder()) is not None), None)
+
+    def _of(self, step: FrozenStep) -> dict[int, TaskRecord]:
+        layout = self._layouts.get(step.index)
+        if layout is None or layout.tasks != step.tasks:
+            return {}
+        if step.index not in self._records:
+            self._records[step.index] = read_records(step.output_path, layout.round, range(layout.tasks))
+        return self._records[step.index]
 
 
 def _check_versions(plan: FrozenPlan, statuses: Mapping[str, StatusOrError]) -> None:
