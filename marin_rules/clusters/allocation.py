@@ -28,7 +28,12 @@ class Allocation(Protocol):
         """The kind of cluster; info files keep the facts under this name."""
 
     @property
-    def job_id(self) -> str: ...
+    def job_id(self) -> str:
+        """As `ClusterJob.id` has it."""
+
+    @property
+    def element(self) -> int | None:
+        """The index of this element, if the job is an array."""
 
     @property
     def nodes(self) -> str:
