@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -56,12 +57,22 @@ class ActiveStep:
 
     lease: LeaseRecord | None = None
     job: ClusterJob | None = None
+    """Of an array, all of its elements as one job."""
+
     recorded_job: RecordedJob | None = None
     """The cluster job that its worker is in, and that is the step's own."""
 
     attempt: int | None = None
     driver_is_gone: bool = False
     """Nobody waits for its end any more."""
+
+    elements: Sequence[ClusterJob] = ()
+    """The elements of its array that run or wait."""
+
+    @property
+    def jobs(self) -> Sequence[ClusterJob]:
+        """What its cluster knows it by: its job, or the elements of its array."""
+        return self.elements or (() if self.job is None else (self.job,))
 
     @property
     def is_queued(self) -> bool:

@@ -26,6 +26,9 @@ _DRIVER_SECONDS = 300.0
 _JOB_SECONDS = 600.0
 """How long their ends may take. A worker kills its step after a few seconds; a cluster is as slow as its nodes."""
 
+_MOST_NAMED = 10
+"""Of jobs that do not end: an array may have thousands."""
+
 
 class Ending:
     """Brings processes and jobs to their ends."""
@@ -70,8 +73,8 @@ class Ending:
                     )
 
     def end(self, found: Sequence[ActiveStep]) -> set[JobName]:
-        """End workers and jobs, and wait for them. Returns jobs that did not end by themselves."""
-        jobs = {name_of(one.job): one.step.name for one in found if one.job is not None}
+        """End workers and jobs, and wait for them. Returns jobs that did not end by themselves, an array as one."""
+        jobs = [name_of(job) for one in found for job in one.jobs]
         with contextlib.ExitStack() as opened:
             workers: list[tuple[ActiveStep, Process]] = []
             for one in found:
@@ -87,8 +90,11 @@ class Ending:
                 self._wait_for_worker(one, worker)
         if not jobs:
             return set()
-        self._say(f"stopping {', '.join(jobs.values())}: cancelled {job_words(jobs)}")
-        return self._wait_for_jobs(jobs)
+        in_jobs = {name_of(one.job): one for one in found if one.job is not None}
+        names = ", ".join(one.step.name for one in in_jobs.values())
+        self._say(f"stopping {names}: cancelled {job_words(in_jobs)}")
+        cancelled = self._wait_for_jobs(jobs)
+        return {name for name, one in in_jobs.items() if any(name_of(job) in cancelled for job in one.jobs)}
 
     def _worker(self, one: ActiveStep) -> Process | None:
         """The process that has a step, None if there is none to be asked; an error if it is alive out of our reach."""
@@ -148,7 +154,8 @@ class Ending:
             if not left:
                 return cancelled
             if self._clock.monotonic() > give_up:
-                states = ", ".join(f"{job_words([name])} ({state})" for name, state in left.items())
+                states = ", ".join(f"{job_words([name])} ({state})" for name, state in [*left.items()][:_MOST_NAMED])
+                states += f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
                 raise MarinRulesError(f"not ended in {_JOB_SECONDS:.0f} s: {states}; stop the step again later")
             self._clock.sleep(_CLUSTER_SECONDS)
 

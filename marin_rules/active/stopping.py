@@ -54,7 +54,7 @@ class Stopper:
         self._require_answers(survey, found)
         driver_was_gone = run is not None and run.driver_is_gone
         if run is not None:
-            self._ending.interrupt(run, [name_of(one.job) for one in found if one.job is not None])
+            self._ending.interrupt(run, [name_of(job) for one in found for job in one.jobs])
             found = _distinct([*found, *look(self._queues, self._clock.time()).of_run(run_id)])
         is_elsewhere = run is not None and not run.driver_is_gone and not is_from_before_a_restart(run.driver)
         if is_elsewhere:  # So are its steps, but for those in jobs of a cluster.

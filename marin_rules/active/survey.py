@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from marin_rules.active.active_step import ActiveStep, StepAddress, name_in
+from marin_rules.active.arrays import by_array
 from marin_rules.active.processes import can_be_seen, is_from_before_a_restart
 from marin_rules.active.queues import Queues
 from marin_rules.clusters.protocol import ClusterJob, JobState, JobTag
@@ -85,7 +86,7 @@ class Survey:
         found = [one for one in self.steps if one.step.is_same(step)]
         if found or step.runs or step.output_path is None:
             return found
-        jobs = [one.job for one in self.steps if one.job is not None and step.is_of(one.job.tag)]
+        jobs = [job for one in self.steps for job in one.jobs if step.is_of(job.tag)]
         gone = {active.run.id: active.run.driver_is_gone for active in self.runs}
         return list(_holders(step, live_lease(step.output_path), jobs, "", gone, self.now))
 
@@ -172,11 +173,13 @@ class _Search:
     def take_the_rest(self) -> None:
         """Jobs that no registered run has planned."""
         for (key, place), jobs in self._jobs.items():
-            for job in jobs:
+            for job, elements in by_array(jobs):
                 assert job.tag is not None
                 step = StepAddress(name_in(key), key, None, place=place)
                 is_gone = self._gone.get(job.tag.run, True)
-                self.found.append(ActiveStep(step, job.tag.run, self._now, job=job, driver_is_gone=is_gone))
+                self.found.append(
+                    ActiveStep(step, job.tag.run, self._now, job=job, driver_is_gone=is_gone, elements=elements)
+                )
 
 
 def _holders(
@@ -195,11 +198,12 @@ def _holders(
     recorded = recorded_job(block) if is_by_holder else None
     jobs = list(jobs)
     job_of_holder = _job_of(recorded, jobs) if is_by_holder else _first_with_machines(jobs)
-    for job in jobs:
+    for job, elements in by_array(jobs):
         assert job.tag is not None
-        holder, lease = (lease, None) if job is job_of_holder else (None, lease)
+        is_holder = any(each is job_of_holder for each in elements or (job,))
+        holder, lease = (lease, None) if is_holder else (None, lease)
         is_gone = gone.get(job.tag.run, True)
-        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, attempt, is_gone)
+        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, attempt, is_gone, elements)
     if lease is not None:
         worker_run = str(block["id"]) if is_by_holder and "id" in block else run_id
         # A run that is not registered may well have its driver: that of another user.

@@ -7,6 +7,8 @@ folder knows which cluster it speaks to: it compares neutral states, and repeats
 What every cluster promises:
 
 - A job carries a tag. Whoever lists the jobs later, in this process or another, gets the tag back.
+- An array is many jobs under one number: each of its elements is a job of its own, with the array's tag, and waits, runs,
+  ends and is cancelled without the others.
 - An answer that does not come is a `BusyError` and says nothing: what was asked for may have happened.
 - A job that is not among the answers is not known (any more). That says nothing about how it ended.
 """
@@ -71,6 +73,16 @@ _LIVE = frozenset((JobState.WAITING, JobState.RUNNING, JobState.SUSPENDED, JobSt
 
 
 @dataclass(frozen=True)
+class ArrayTasks:
+    """Which tasks of a step the elements of an array are: the element with index 3 is the task `first + 3`."""
+
+    round: int
+    """Which go at the step's tasks they belong to."""
+
+    first: int
+
+
+@dataclass(frozen=True)
 class JobTag:
     """What a job says of itself, in one line of text that its cluster keeps for us."""
 
@@ -83,20 +95,29 @@ class JobTag:
     place: str
     """Tells the output path of the step from that of the same step below another prefix."""
 
+    tasks: ArrayTasks | None = None
+    """Of an array: which tasks of the step its elements are."""
+
     @classmethod
-    def of(cls, run: str, step: str, output_path: str) -> JobTag:
-        return cls(run, step, hashlib.md5(output_path.encode(), usedforsecurity=False).hexdigest()[:12])
+    def of(cls, run: str, step: str, output_path: str, tasks: ArrayTasks | None = None) -> JobTag:
+        return cls(run, step, hashlib.md5(output_path.encode(), usedforsecurity=False).hexdigest()[:12], tasks)
 
     def __str__(self) -> str:
-        return f"{_MARK}:{quote(self.run, safe='')}:{self.step}:{self.place}"  # No key of a step holds a colon.
+        parts = [_MARK, quote(self.run, safe=""), self.step, self.place]  # No key of a step holds a colon.
+        if self.tasks is not None:
+            parts += [str(self.tasks.round), str(self.tasks.first)]
+        return ":".join(parts)
 
     @classmethod
     def parse(cls, text: str) -> JobTag | None:
         """The tag in a text, None if it is not one of ours."""
-        parts = text.strip().split(":")
-        if len(parts) != 4 or parts[0] != _MARK:
-            return None
-        return cls(unquote(parts[1]), parts[2], parts[3])
+        mark, *parts = text.strip().split(":")
+        match parts:
+            case [run, step, place] if mark == _MARK:
+                return cls(unquote(run), step, place)
+            case [run, step, place, round, first] if mark == _MARK and round.isdecimal() and first.isdecimal():
+                return cls(unquote(run), step, place, ArrayTasks(int(round), int(first)))
+        return None
 
     def is_same_step(self, other: JobTag) -> bool:
         return (self.step, self.place) == (other.step, other.place)
@@ -130,10 +151,28 @@ class ClusterJob:
     """Of a job that has ended by itself, where it is known."""
 
     tag: JobTag | None = None
+    element: int | None = None
+    """Its index, if it is an element of an array; its id is then `element_id` of the array's."""
 
     @property
     def is_live(self) -> bool:
         return self.state.is_live
+
+    @property
+    def array(self) -> str | None:
+        """The id of the array that it is an element of."""
+        return None if self.element is None else self.id.removesuffix(element_id("", self.element))
+
+    @property
+    def task(self) -> int | None:
+        """Which task of its step it works on; None for a job that is the whole step."""
+        tasks = None if self.tag is None else self.tag.tasks
+        return None if tasks is None or self.element is None else tasks.first + self.element
+
+
+def element_id(array: str, element: int) -> str:
+    """The id of an element of an array."""
+    return f"{array}_{element}"
 
 
 def live_job_of(tag: JobTag, jobs: Iterable[ClusterJob]) -> ClusterJob | None:
@@ -163,7 +202,7 @@ class JobRequest:
     """Where it starts."""
 
     log: str
-    """The file that its own output goes to; `JOB` stands for its id."""
+    """The file that its own output goes to; `JOB` stands for its id. Each element of an array has its own."""
 
     resources: Mapping[str, Any]
     """What it asks for, by the names that users give it in profiles; see `Site.resources`."""
@@ -175,6 +214,11 @@ class JobRequest:
     """Whether the cluster itself may start it again when its machine is lost."""
 
     excluded_nodes: tuple[str, ...] = field(default=())
+    elements: Sequence[int] | None = None
+    """The indices of an array's elements, in order; None for a job that is no array. See `JobQueue.deal`."""
+
+    at_once: int | None = None
+    """How many elements may have machines at the same time; None leaves that to the cluster."""
 
 
 class JobQueue(Protocol):
@@ -188,11 +232,27 @@ class JobQueue(Protocol):
     def title(self) -> str:
         """What people call the cluster: `Slurm`."""
 
+    @property
+    def most_elements(self) -> int:
+        """The indices of an array's elements are below this; 0 for a queue that takes no arrays. Raises `ClusterError`."""
+
+    def deal(self, tasks: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Deal out tasks, in rising order, to as many arrays as they need: each can be submitted as one request.
+
+        The elements of such a request are its tasks less the first of them. Raises `RefusedError` where no arrays are
+        taken, `ClusterError` if the cluster does not tell how large they may be.
+        """
+
     def submit(self, request: JobRequest) -> str:
-        """Hand over a job; returns its id. Raises `RefusedError`, `BusyError`, or `ClusterError` for all else."""
+        """Hand over a job; returns its id, of an array that of the whole.
+
+        Raises `RefusedError`, `BusyError`, or `ClusterError` for all else.
+        """
 
     def jobs(self) -> Mapping[str, ClusterJob]:
         """All jobs of this user, by id, in one question; those that ended lately may be among them.
+
+        Of arrays with a tag of ours each element is one, also those that wait for their turn.
 
         A queue that cannot list jobs which others have submitted returns none.
         """
@@ -204,7 +264,10 @@ class JobQueue(Protocol):
         """
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Ask for the end of jobs; it may take a while. Those that have ended already are no error."""
+        """Ask for the end of jobs, elements of arrays or whole arrays; it may take a while.
+
+        Those that have ended already are no error.
+        """
 
     def log_of(self, log: str, job: str) -> str:
         """Where a job's own output is, for a `JobRequest.log`."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from marin_rules.active.active_step import ActiveStep
+from marin_rules.active.arrays import element_counts
 from marin_rules.active.processes import is_from_before_a_restart
 from marin_rules.active.survey import ActiveRun, Survey
 from marin_rules.clusters.open import CLUSTER_NAMES
@@ -39,13 +40,18 @@ def jobs_json(survey: Survey) -> str:
 def state_of(found: ActiveStep) -> str:
     """What a step is at: its cluster's word for its job, or RUNNING; and what is strange about it."""
     job = found.job
-    state = "RUNNING" if job is None else job.word
+    state = _elements_in_words(found) or ("RUNNING" if job is None else job.word)
     remarks = [] if job is None or not found.is_queued or not job.reason else [job.reason]
     if found.silent_seconds is not None:
         remarks.append(f"no heartbeat for {duration(found.silent_seconds)}")
     if found.driver_is_gone:
         remarks.append("driver gone")
     return f"{state} ({', '.join(remarks)})" if remarks else state
+
+
+def _elements_in_words(found: ActiveStep) -> str:
+    """What the elements of an array are at; nothing for a step that has none."""
+    return ", ".join(f"{count} {word}" for word, count in element_counts(found.elements).items())
 
 
 def _row(found: ActiveStep) -> tuple[str, ...]:
@@ -103,6 +109,7 @@ def _step_fields(found: ActiveStep) -> dict[str, Any]:
         "pid": _pid(found),
         "state": "RUNNING" if found.job is None else found.job.word,
         "reason": found.job.reason if found.job is not None and found.is_queued else "",
+        "elements": element_counts(found.elements) or None,
         "node": found.node,
         "seconds": found.seconds,
         "attempt": found.attempt,

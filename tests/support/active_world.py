@@ -18,7 +18,7 @@ from marin_rules import ExecutorStep
 from marin_rules.active.queues import Queues
 from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
-from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobRequest, JobState, JobTag
+from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobRequest, JobState, JobTag, element_id
 from marin_rules.plan import make_plan
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
@@ -56,6 +56,8 @@ class SleepingClock(ManualClock):
 class FakeQueue:
     """A cluster's queue that says what the test has put into it. See `protocol.JobQueue`."""
 
+    most_elements = 1000
+
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         self.title = cluster.capitalize()
@@ -75,6 +77,14 @@ class FakeQueue:
         job = ClusterJob(self.cluster, number, state, word, nodes=nodes, seconds=61.0, tag=tag, **details)
         self.listed[number] = job
         return job
+
+    def add_array(self, number: str, tag: JobTag, states: Mapping[JobState, Sequence[int]]) -> list[ClusterJob]:
+        """An array, by the states of its elements."""
+        return [
+            self.add(element_id(number, element), tag, state, element=element)
+            for state, elements in states.items()
+            for element in elements
+        ]
 
     def end(self, number: str, state: JobState = JobState.CANCELLED) -> None:
         self.listed[number] = replace(self.listed[number], state=state, word=state.name)
@@ -96,6 +106,9 @@ class FakeQueue:
 
     def close(self) -> None:
         self.is_closed = True
+
+    def deal(self, tasks: Sequence[int]) -> Sequence[Sequence[int]]:
+        raise NotImplementedError
 
     def submit(self, request: JobRequest) -> str:
         raise NotImplementedError

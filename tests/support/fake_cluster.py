@@ -28,6 +28,7 @@ from marin_rules.clusters.protocol import (
     JobRequest,
     JobState,
     JobTag,
+    element_id,
 )
 from marin_rules.engine import cluster_executor, plan_in_process
 from marin_rules.engine.cluster_executor import ClusterExecutor
@@ -70,6 +71,7 @@ class FakeCluster:
 
     cluster = "fake"
     title = "The Fake"
+    most_elements = 8
 
     def __init__(self) -> None:
         self.requests: dict[str, JobRequest] = {}
@@ -97,12 +99,20 @@ class FakeCluster:
         word = fields.pop("word", state.name)
         self.known[number] = replace(self.known[number], state=state, word=word, nodes=nodes, **fields)
 
-    def add(self, tag: JobTag | None, state: JobState = JobState.RUNNING, **fields: Any) -> str:
-        """A job that somebody else has submitted."""
+    def add(
+        self,
+        tag: JobTag | None,
+        state: JobState = JobState.RUNNING,
+        elements: Sequence[int] | None = None,
+        **fields: Any,
+    ) -> str:
+        """A job or an array that somebody else has submitted."""
         number = str(len(self.known) + 1)
-        self.known[number] = ClusterJob(
-            self.cluster, number, state, state.name, tag=tag, **{"nodes": "node1", **fields}
-        )
+        for element in [None] if elements is None else elements:
+            id = number if element is None else element_id(number, element)
+            self.known[id] = ClusterJob(
+                self.cluster, id, state, state.name, tag=tag, element=element, **{"nodes": "node1", **fields}
+            )
         return number
 
     def forget(self, number: str, *, accounting: bool = False) -> None:
@@ -112,10 +122,17 @@ class FakeCluster:
 
     # -- the protocol ----------------------------------------------------------------------------------------
 
+    def deal(self, tasks: Sequence[int]) -> list[list[int]]:
+        """One array for each eight numbers, of which some tasks may be missing."""
+        arrays: dict[int, list[int]] = {}
+        for task in tasks:
+            arrays.setdefault(task // self.most_elements, []).append(task)
+        return list(arrays.values())
+
     def submit(self, request: JobRequest) -> str:
         if self.refusals:
             raise self.refusals.pop(0)
-        number = self.add(request.tag, JobState.WAITING, nodes="")
+        number = self.add(request.tag, JobState.WAITING, request.elements, nodes="")
         self.requests[number] = request
         self.while_submitting()
         if self.loses_answers:

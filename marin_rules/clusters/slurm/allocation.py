@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from marin_rules.clusters.protocol import element_id
 from marin_rules.clusters.slurm.ranks import SlurmRanks
 
 JOB_VARIABLE = "SLURM_JOB_ID"
@@ -56,8 +57,9 @@ def allocation_from(variables: Mapping[str, str]) -> SlurmAllocation | None:
     def of_first_component(name: str) -> str:
         return variables.get(name) or variables.get(f"{name}_HET_GROUP_0", "")
 
+    array, element = variables.get("SLURM_ARRAY_JOB_ID"), _number(variables.get("SLURM_ARRAY_TASK_ID"))
     return SlurmAllocation(
-        job_id=job_id,
+        job_id=element_id(array, element) if array and element is not None else job_id,
         nodes=of_first_component("SLURM_JOB_NODELIST"),
         node_count=_number(of_first_component("SLURM_JOB_NUM_NODES")) or 1,
         partition=of_first_component("SLURM_JOB_PARTITION"),
@@ -65,7 +67,7 @@ def allocation_from(variables: Mapping[str, str]) -> SlurmAllocation | None:
         gpus=variables.get("CUDA_VISIBLE_DEVICES", ""),
         cpus=_number(of_first_component("SLURM_CPUS_PER_TASK")),
         deadline=_number(variables.get("SLURM_JOB_END_TIME")),
-        element=_number(variables.get("SLURM_ARRAY_TASK_ID")),
+        element=element if array else None,
     )
 
 

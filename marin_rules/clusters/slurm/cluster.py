@@ -5,7 +5,8 @@ from __future__ import annotations
 from marin_rules.clusters.protocol import Cluster, ClusterError
 from marin_rules.clusters.slurm.commands import has_slurm
 from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
-from marin_rules.clusters.slurm.job_queue import NAME, SlurmQueue
+from marin_rules.clusters.slurm.job_queue import SlurmQueue
+from marin_rules.clusters.slurm.listing import NAME
 from marin_rules.clusters.slurm.resources import RESOURCE_NAMES
 from marin_rules.clusters.slurm.site import Site, read_site
 from marin_rules.errors import SettingsError

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from marin_rules.clusters.slurm.commands import run_command
+from marin_rules.clusters.slurm.configuration import read_configuration
 from marin_rules.clusters.slurm.site import Queue, Site
 from marin_rules.units import memory_text, minutes_text, parse_clock
 
@@ -31,10 +32,9 @@ class _Row:
 
 def discover_site() -> Site:
     """The cluster of this machine."""
-    config = run_command("scontrol", "show", "config")
-    name = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
+    name = read_configuration().get("ClusterName") or "slurm"
     rows = [_row(line) for line in run_command("sinfo", "--noheader", "--format=%P|%a|%l|%m|%G").splitlines()]
-    return _site(name[1] if name else "slurm", [row for row in rows if row is not None])
+    return _site(name, [row for row in rows if row is not None])
 
 
 def _site(name: str, rows: Iterable[_Row]) -> Site:

@@ -65,6 +65,7 @@ class DrmaaQueue:
 
     cluster = "slurm"
     title = "Slurm"
+    most_elements = 0
 
     def __init__(self) -> None:
         try:
@@ -91,6 +92,9 @@ class DrmaaQueue:
             pass
         except self._failure as error:
             raise SettingsError(f"slurm-drmaa does not start: {_text(error)}") from error
+
+    def deal(self, tasks: Sequence[int]) -> Sequence[Sequence[int]]:
+        raise RefusedError("slurm-drmaa submits no arrays of jobs: use `--profile slurm` for steps with tasks")
 
     def submit(self, request: JobRequest) -> str:
         os.makedirs(os.path.dirname(request.log), exist_ok=True)

@@ -1,28 +1,34 @@
 """Slurm's queue: sbatch takes jobs, squeue tells of them, and sacct of those that squeue has forgotten.
 
 A job of ours carries its tag in its comment. So a run that was started anew finds the jobs of the one before it, and
-people can be shown steps instead of numbers.
+people can be shown steps instead of numbers. What waits in an array costs as little as one job, however many elements
+that are.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
 
-from marin_rules.clusters.protocol import JOB, ClusterError, ClusterJob, JobRequest, JobTag
+from marin_rules.clusters.protocol import JOB, ClusterError, ClusterJob, JobRequest, RefusedError, element_id
+from marin_rules.clusters.slurm import array_indices
 from marin_rules.clusters.slurm.commands import run_command, user_name
+from marin_rules.clusters.slurm.configuration import Limits, read_configuration
+from marin_rules.clusters.slurm.listing import (
+    NAME,
+    SACCT_OPTIONS,
+    SQUEUE_OPTIONS,
+    WHOLE_LISTS,
+    read_sacct,
+    read_squeue,
+)
 from marin_rules.clusters.slurm.reasons import advice_about
-from marin_rules.clusters.slurm.states import state_of
 from marin_rules.clusters.slurm.submission import submit
-from marin_rules.units import parse_clock
+from marin_rules.clusters.slurm.waiting_elements import WaitingElements
 
-NAME = "slurm"
-
-_FIELD_END, _JOB_END = "\x1f", "\x1e"
-# The comment is free text, and comes last.
-_COLUMNS = ("JobID:20", "State:20", "Reason:200", "NodeList:1000", "TimeUsed:30", "RestartCnt:10", "exit_code:20")
-_SQUEUE_FORMAT = f"{_FIELD_END},".join([*_COLUMNS, "Comment:1000"]) + _JOB_END
-_SACCT_FORMAT = "JobIDRaw,State,Reason,NodeList,Elapsed,ExitCode"
 _QUERY_SECONDS = 20.0
 
 
@@ -32,16 +38,29 @@ class SlurmQueue:
     cluster = NAME
     title = "Slurm"
 
+    def __init__(self) -> None:
+        self._known_limits: Limits | None = None
+        self._waiting = WaitingElements()
+        self._looking = threading.Lock()
+
+    @property
+    def most_elements(self) -> int:
+        return self._limits().most_elements
+
+    def deal(self, tasks: Sequence[int]) -> list[list[int]]:
+        limits = self._limits()
+        if not limits.most_elements:
+            raise RefusedError("this Slurm takes no arrays of jobs (its MaxArraySize is 0)")
+        return array_indices.deal(tasks, most_span=limits.most_elements, most_count=limits.most_tasks)
+
     def submit(self, request: JobRequest) -> str:
         return submit(request)
 
     def jobs(self) -> dict[str, ClusterJob]:
-        answer = run_command(
-            "squeue", "--noheader", "--states=all", f"--user={user_name()}", f"--Format={_SQUEUE_FORMAT}",
-            timeout=_QUERY_SECONDS,
-        )  # fmt: skip
-        jobs = [_from_squeue(record) for record in answer.split(_JOB_END)[:-1]]
-        return {job.id: job for job in jobs if job is not None}
+        with self._looking:  # Of two answers the later one has to be taken for the later one.
+            jobs = read_squeue(_ask("squeue", *SQUEUE_OPTIONS, f"--user={user_name()}"))
+            cancelled = self._waiting.cancelled_by(jobs, time.monotonic(), lambda: self._limits().listed_seconds)
+            return {**cancelled, **jobs}
 
     def look(self, ids: Sequence[str]) -> dict[str, ClusterJob]:
         if not ids:
@@ -51,7 +70,7 @@ class SlurmQueue:
 
     def cancel(self, ids: Sequence[str]) -> None:
         if ids:
-            run_command("scancel", "--quiet", *ids)
+            run_command("scancel", "--quiet", *_in_few_words(ids))
 
     def log_of(self, log: str, job: str) -> str:
         return log.replace(JOB, job)
@@ -60,76 +79,55 @@ class SlurmQueue:
         return advice_about(job.reason, job.id)
 
     def cancel_command(self, ids: Sequence[str]) -> str:
-        return f"scancel {' '.join(ids)}"
+        return f"scancel {' '.join(_in_few_words(ids))}"
 
     def close(self) -> None:
         """Nothing is open."""
 
-
-def _from_squeue(record: str) -> ClusterJob | None:
-    """The job in a line of squeue; None for what is no line of it: the rest of a comment that has our separators."""
-    values = [value.strip() for value in record.split(_FIELD_END, len(_COLUMNS))]
-    if len(values) <= len(_COLUMNS) or not values[0].isdecimal():
-        return None
-    number, word, reason, nodes, elapsed, restarts, status, comment = values
-    return ClusterJob(
-        NAME,
-        number,
-        state_of(word),
-        word,
-        reason=_word(reason),
-        nodes=_word(nodes),
-        seconds=parse_clock(elapsed),
-        restarts=int(restarts) if restarts.isdecimal() else 0,
-        exit_code=_exit_code(status),
-        tag=JobTag.parse(comment),
-    )
+    def _limits(self) -> Limits:
+        """Asked once: an administrator who changes them restarts the controller."""
+        if self._known_limits is None:
+            self._known_limits = Limits.of(read_configuration())
+        return self._known_limits
 
 
 def _forgotten(ids: Sequence[str]) -> Mapping[str, ClusterJob]:
     """What the accounting knows of jobs that squeue has forgotten; nothing where there is no accounting."""
     if not ids or shutil.which("sacct") is None:
         return {}
+    numbers = dict.fromkeys(_split(number)[0] for number in ids)  # Of arrays, all elements: they may be thousands.
     try:
-        answer = run_command(
-            "sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(ids)}",
-            f"--format={_SACCT_FORMAT}",
-            timeout=_QUERY_SECONDS,
-        )  # fmt: skip
+        found = read_sacct(_ask("sacct", *SACCT_OPTIONS, f"--jobs={','.join(numbers)}"))
     except ClusterError:
         return {}
-    found = (_from_sacct(line) for line in answer.splitlines())
     # What only the accounting takes for alive was lost by a controller, and will never end.
-    return {job.id: job for job in found if job is not None and not job.is_live}
+    return {number: found[number] for number in ids if number in found and not found[number].is_live}
 
 
-def _from_sacct(line: str) -> ClusterJob | None:
-    values = line.split("|")
-    if len(values) != 6:
-        return None
-    number, state, reason, nodes, elapsed, status = values
-    word = state.split(" ")[0]  # "CANCELLED by 1000"
-    return ClusterJob(
-        NAME,
-        number,
-        state_of(word),
-        word,
-        reason=_word(reason),
-        nodes=_word(nodes),
-        seconds=parse_clock(elapsed),
-        exit_code=_exit_code(status),
-    )
+def _ask(*words: str) -> str:
+    return run_command(*words, timeout=_QUERY_SECONDS, environment={**os.environ, **WHOLE_LISTS})
 
 
-def _word(text: str) -> str:
-    return "" if text in ("None", "(null)", "None assigned", "N/A") else text
+def _in_few_words(ids: Iterable[str]) -> list[str]:
+    """Jobs for scancel, the elements of an array in one word: each word is a question to the controller."""
+    elements: dict[str, list[int]] = {}
+    words: dict[str, None] = {}
+    for number in ids:
+        array, element = _split(number)
+        if element is None:
+            words[array] = None
+        else:
+            elements.setdefault(array, []).append(element)
+    return [*words, *(_elements_word(array, sorted(set(indices))) for array, indices in elements.items())]
 
 
-def _exit_code(text: str) -> int | None:
-    """Of sacct, `75:0`; of squeue, what wait(2) returned: `19200`. None for a job that a signal ended."""
-    code, _, number = text.partition(":")
-    if not code.isdecimal():
-        return None
-    if number:
-        return int(code) if number == "0" else None
-    return None if int(code) & 0x7F else int(code) >> 8
+def _elements_word(array: str, indices: Sequence[int]) -> str:
+    if len(indices) == 1:
+        return element_id(array, indices[0])
+    return f"{array}_[{array_indices.indices_text(indices)}]"
+
+
+def _split(number: str) -> tuple[str, int | None]:
+    """The number of a job, and the index of an element."""
+    array, _, element = number.partition("_")
+    return array, int(element) if element.isdecimal() else None

@@ -26,6 +26,7 @@ RESOURCE_NAMES = (
     "qos",
     "constraint",
     "slurm_extra",
+    "tasks_at_once",
 )
 
 
@@ -43,6 +44,7 @@ def job_resources(request: MachineRequest, queue: Queue, attempt: int) -> dict[s
         "qos": queue.qos,
         "constraint": queue.constraint,
         "slurm_extra": queue.extra,
+        "tasks_at_once": queue.tasks_at_once,
     }
 
 

@@ -39,6 +39,9 @@ class Queue:
     extra: str | None = None
     """Further options for sbatch."""
 
+    tasks_at_once: int | None = None
+    """How many tasks of a step may have machines at the same time."""
+
     gres: str | None = None
     """What Slurm calls the GPUs: the middle of `gpu:a100:8`; None asks for any."""
 
@@ -160,6 +163,7 @@ _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "qos": ("qos", str),
     "constraint": ("constraint", str),
     "extra": ("extra", str),
+    "tasks_at_once": ("tasks_at_once", int),
     "runtime": ("runtime", parse_minutes),
     "max_runtime": ("max_runtime", parse_minutes),
     "max_memory": ("max_memory_mb", lambda text: parse_memory(text) // MEGABYTE),

@@ -1,4 +1,4 @@
-"""The sbatch command of a job.
+"""The sbatch command of a job, or of an array of them.
 
 The worker of a step takes the place of the batch script's shell. So Slurm's signals reach it (a shell in between would
 sit on them until its child has ended), and when it ends, the job ends.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marin_rules.clusters.protocol import JOB, ClusterError, JobRequest
+from marin_rules.clusters.slurm.array_indices import indices_text
 from marin_rules.clusters.slurm.commands import run_command
 
 PLAIN_OPTIONS = {
@@ -40,7 +41,7 @@ _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 
 
 def submit(request: JobRequest) -> str:
-    """Hand a job to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
+    """Hand a job or an array to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
     with contextlib.suppress(PermissionError):  # It may be a folder of its nodes, which this machine need not have.
         os.makedirs(os.path.dirname(request.log), exist_ok=True)
     answer = run_command(
@@ -62,13 +63,16 @@ def sbatch_words(request: JobRequest) -> list[str]:
         "sbatch",
         "--parsable",
         f"--job-name={request.name}",
-        f"--output={log_pattern(request.log)}",
+        f"--output={log_pattern(request.log, is_array=request.elements is not None)}",
         "--open-mode=append",  # A requeued job goes on in the same file.
         f"--chdir={request.folder}",
         "--export=ALL",
         "--requeue" if request.requeue else "--no-requeue",
         *tasks(resources),
     ]
+    if request.elements is not None:
+        throttle = "" if request.at_once is None else f"%{request.at_once}"
+        words.append(f"--array={indices_text(request.elements)}{throttle}")
     if request.tag is not None:
         words.append(f"--comment={request.tag}")
     left_out = ("mem_mb",) if resources.get("mem_mb_per_cpu") else ()
@@ -105,9 +109,9 @@ def tasks(resources: Mapping[str, Any]) -> list[str]:
     return [f"--nodes={nodes or 1}", f"--ntasks={nodes or 1}", "--ntasks-per-node=1"]
 
 
-def log_pattern(log: str) -> str:
-    """The name of a log in Slurm's own words."""
-    return log.replace("%", "%%").replace(JOB, "%j")
+def log_pattern(log: str, *, is_array: bool = False) -> str:
+    """The name of a log in Slurm's own words; `%j` of an element would be a number that only Slurm knows it by."""
+    return log.replace("%", "%%").replace(JOB, "%A_%a" if is_array else "%j")
 
 
 def batch_script(request: JobRequest) -> str:

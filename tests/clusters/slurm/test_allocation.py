@@ -15,6 +15,8 @@ BATCH = {
     "SLURM_JOB_PARTITION": "cpu",
 }
 
+ELEMENT = {"SLURM_ARRAY_JOB_ID": "8", "SLURM_ARRAY_TASK_ID": "1"}
+
 
 @pytest.mark.parametrize(
     ("variables", "wanted"),
@@ -39,10 +41,15 @@ BATCH = {
             BATCH | {"SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "4", "SLURM_TASKS_PER_NODE": "4"},
             SlurmAllocation("7", "cpu1", 1, "cpu", 0),
         ),
-        # The second element of an array has an id of its own.
+        # The second element of an array has a number of its own, by which nobody knows it.
         (
-            BATCH | {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "8", "SLURM_ARRAY_TASK_ID": "1"},
-            SlurmAllocation("9", "cpu1", 1, "cpu", 0),
+            BATCH | ELEMENT | {"SLURM_JOB_ID": "9"},
+            SlurmAllocation("8_1", "cpu1", 1, "cpu", 0, element=1),
+        ),
+        # Its last one has that of the array.
+        (
+            BATCH | {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "8", "SLURM_ARRAY_TASK_ID": "0"},
+            SlurmAllocation("8_0", "cpu1", 1, "cpu", 0, element=0),
         ),
         # A heterogeneous job: srun, if it is not told otherwise, starts its tasks in the first component.
         (
@@ -91,6 +98,8 @@ def test_info_files_keep_what_is_known() -> None:
         ({}, BATCH, "7"),
         (BATCH, BATCH, None),  # Beside its driver, in the driver's job.
         ({"SLURM_JOB_ID": "6"}, BATCH, "7"),
+        # Two elements of one array, the driver in the first.
+        ({"SLURM_JOB_ID": "9"} | ELEMENT, BATCH | ELEMENT | {"SLURM_ARRAY_TASK_ID": "2"}, "8_2"),
         (BATCH, {}, None),
     ],
 )

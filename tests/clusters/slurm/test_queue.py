@@ -1,6 +1,7 @@
 """Tags of jobs, states and what they mean, and the sbatch line."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from marin_rules.clusters.patience import pause_seconds
 from marin_rules.clusters.protocol import (
     JOB,
+    ArrayTasks,
     BusyError,
     ClusterError,
     ClusterJob,
@@ -27,13 +29,35 @@ from support.slurm.cluster import SlurmCluster
 
 @pytest.mark.parametrize("run", ["run-20261116-1a2b3c", "a:b c%20", "größe"])
 @pytest.mark.parametrize("step", ["train/base-1a2b3c", "a%20b-ffffff"])
-def test_a_tag_survives_as_a_comment(run: str, step: str) -> None:
-    tag = JobTag.of(run, step, "/shared/out/x")
+@pytest.mark.parametrize("tasks", [None, ArrayTasks(round=2, first=1000)])
+def test_a_tag_survives_as_a_comment(run: str, step: str, tasks: ArrayTasks | None) -> None:
+    tag = JobTag.of(run, step, "/shared/out/x", tasks)
     assert JobTag.parse(str(tag)) == tag
     assert " " not in str(tag)
 
 
-@pytest.mark.parametrize("comment", ["", "(null)", "rule_x_wildcards_y", "marin-rules", "marin-rules:a:b", "x:a:b:c"])
+def test_the_tag_of_a_job_that_is_no_array_is_what_it_was_before_there_were_any() -> None:
+    tag = JobTag("run-1", "train-1a2b3c", "0123456789ab")
+    assert str(tag) == "marin-rules:run-1:train-1a2b3c:0123456789ab"
+    assert str(replace(tag, tasks=ArrayTasks(2, 64))) == f"{tag}:2:64"
+
+
+def test_an_element_knows_its_task_and_its_array() -> None:
+    tag = JobTag("run-1", "train-1a2b3c", "0123456789ab", ArrayTasks(1, 64))
+    element = ClusterJob("slurm", "7_17", JobState.RUNNING, "RUNNING", tag=tag, element=17)
+    assert (element.task, element.array) == (81, "7")
+    assert replace(element, tag=None).task is None
+    whole = replace(element, id="7", element=None)
+    assert (whole.task, whole.array) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "", "(null)", "rule_x_wildcards_y", "marin-rules", "marin-rules:a:b", "x:a:b:c", "marin-rules:a:b:c:1",
+        "marin-rules:a:b:c:1:x", "marin-rules:a:b:c:-1:0", "x:a:b:c:1:0", "marin-rules:a:b:c:1:0:2",
+    ],
+)  # fmt: skip
 def test_comments_of_others_are_no_tags(comment: str) -> None:
     assert JobTag.parse(comment) is None
 
@@ -78,6 +102,24 @@ def test_only_what_is_asked_for_stands_in_the_command() -> None:
     assert batch_script(request) == "#!/usr/bin/env bash\nsource run-step\n"
 
 
+@pytest.mark.parametrize(
+    ("elements", "at_once", "word"),
+    [
+        ([*range(64), 70], 8, "--array=0-63,70%8"),
+        ([0], None, "--array=0"),
+        ([0, 1, 5, 6, 7], 1, "--array=0-1,5-7%1"),
+    ],
+)
+def test_an_array_is_one_command_with_a_log_for_each_element(
+    elements: list[int], at_once: int | None, word: str
+) -> None:
+    words = sbatch_words(
+        JobRequest("a", "true", {}, "/", f"/logs/100%/{JOB}.log", {}, elements=elements, at_once=at_once)
+    )
+    assert [each for each in words if each.startswith("--array")] == [word]
+    assert "--output=/logs/100%%/%A_%a.log" in words
+
+
 def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
@@ -95,7 +137,7 @@ def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkey
 
 FOREIGN_COMMENTS = [
     os.fsdecode(b"pr\xfcfung"),  # Latin-1
-    "\N{SNOWMAN}" * 334,  # squeue cuts it within a character
+    "\N{SNOWMAN}" * 334,
     "marin-rules:a:b",
 ]
 
@@ -117,7 +159,8 @@ def test_jobs_of_others_with_whatever_comments_are_no_trouble(
 def test_a_comment_with_our_separators_is_taken_for_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = tmp_path / "said"
     said.write_text(
-        "7\x1fRUNNING\x1f\x1fcpu1\x1f1:00\x1fcpu\x1f0\x1fx\x1fy\x1ez\x1fa\x1fb\x1fc\x1fd\x1fe\x1ff\x1fg\x1e\n8\x1f\x1e"
+        "7\x1fN/A\x1fRUNNING\x1f\x1fcpu1\x1f1:00\x1f0\x1f0\x1fx\x1fy\x1ez\x1fa\x1fb\x1fc\x1fd\x1fe\x1ff\x1fg\x1fh\x1e"
+        "\n8\x1f\x1e"
     )
     squeue = tmp_path / "squeue"
     squeue.write_text(f"#!/bin/sh\nexec cat {said}\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from marin_rules.clusters.slurm import discovery
+from marin_rules.clusters.slurm import configuration, discovery
 from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
 from marin_rules.clusters.slurm.site import Queue, Site, read_site
 from marin_rules.errors import SettingsError
@@ -71,6 +71,15 @@ def test_a_file_says_where_each_kind_of_machine_is(site: Callable[[str], Site]) 
     )
 
 
+def test_how_many_tasks_run_at_once_is_said_for_all_machines_or_for_some(site: Callable[[str], Site]) -> None:
+    found = site(
+        "slurm: {tasks_at_once: 50, preemptible: {tasks_at_once: 500}, gpus: {T4: , A100: {tasks_at_once: 4}}}"
+    )
+    asked = [request(preemptible=False), request(), request(GpuConfig("T4")), request(GpuConfig("A100"))]
+    assert [found.resources(one, "s")["tasks_at_once"] for one in asked] == [50, 500, 50, 4]
+    assert site("slurm: {partition: cpu}").resources(request(), "s")["tasks_at_once"] is None
+
+
 def test_a_name_without_a_size_takes_whatever_is_large_enough(site: Callable[[str], Site]) -> None:
     found = site(FILE)
     assert found.queue_for(request(GpuConfig("A100", 4)), "s").partition == "small"
@@ -111,6 +120,7 @@ def test_what_is_not_there_is_refused_with_what_is(
         ("slurm: {max_runtime: soon}", ["slurm.max_runtime is 'soon'", "'2d'"]),
         ("slurm: {max_memory: 180}", ["slurm.max_memory", "with a unit"]),
         ("slurm: {gpus: {A100: {count: 0}}}", ["slurm.gpus.A100.count is 0", "how many GPUs"]),
+        ("slurm: {tasks_at_once: 0}", ["slurm.tasks_at_once is 0", "how many tasks"]),
         ("slurm: {gpus: [A100]}", ["slurm.gpus", "must be a mapping"]),
         ("slurm: {partition: 7}", ["slurm.partition is 7", "must be a text"]),
         ("slurm: cpu", ["slurm is 'cpu'", "must be a mapping"]),
@@ -127,7 +137,7 @@ def test_a_wrong_file_is_refused_with_the_key(text: str, words: list[str], site:
 KEYS = {
     "partition": "p", "account": "a", "qos": "q", "constraint": "c", "runtime": "1h", "max_runtime": "2h",
     "max_memory": "1g", "extra": "--x", "preemptible": "{qos: low}", "gpus": "{T4: }", "environments": "/e",
-    "trust": "[ann]", "gres": "g", "count": "1",
+    "trust": "[ann]", "gres": "g", "count": "1", "tasks_at_once": "7",
 }  # fmt: skip
 
 
@@ -194,7 +204,8 @@ def test_partitions_in_all_their_forms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = {"scontrol": "ClusterName             = big\n", "sinfo": rows}
-    monkeypatch.setattr(discovery, "run_command", lambda *words: answers[words[0]])
+    for module in (configuration, discovery):
+        monkeypatch.setattr(module, "run_command", lambda *words: answers[words[0]])
     found = discover_site()
     assert found.name == "big"
     assert (found.cpu.partition, found.cpu.max_runtime, found.cpu.max_memory_mb) == cpu

@@ -154,7 +154,8 @@ class SlurmCluster:
 
         def is_idle() -> bool:
             # Each time anew: whoever was not told to stop may still submit.
-            unfinished = self.run("squeue", "--noheader", "--format=%A").split()
+            # Arrays by their own ids: by the number of an element's record, scancel does not always find it.
+            unfinished = {*self.run("squeue", "--noheader", "--format=%F").split()}
             if unfinished:
                 self.run("scancel", *unfinished, check=False)
             return not unfinished
