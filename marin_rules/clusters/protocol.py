@@ -175,9 +175,9 @@ def element_id(array: str, element: int) -> str:
     return f"{array}_{element}"
 
 
-def live_job_of(tag: JobTag, jobs: Iterable[ClusterJob]) -> ClusterJob | None:
-    """A job that works on the same step, or waits to."""
-    return next((job for job in jobs if job.is_live and job.tag is not None and job.tag.is_same_step(tag)), None)
+def live_jobs_of(tag: JobTag, jobs: Iterable[ClusterJob]) -> list[ClusterJob]:
+    """Jobs that work on the same step, or wait to."""
+    return [job for job in jobs if job.is_live and job.tag is not None and job.tag.is_same_step(tag)]
 
 
 JOB = "{job}"

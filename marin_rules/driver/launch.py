@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,17 +113,20 @@ class Launcher:
         self._archive = CodeArchive.of(files)
         self._archive_path = publish(self._archive, self._plan.run.executor_info_base_path, say)
 
-    def for_step(self, step: FrozenStep, *, cores: int, command: str, folder: str, log: str) -> Launch:
-        """The launch of a step whose job has `cores`.
+    def for_step(
+        self, step: FrozenStep, arguments: Sequence[str] = (), *, cores: int, command: str, folder: str, log: str
+    ) -> Launch:
+        """The launch of a step whose job has `cores`; `arguments` are further ones for its worker.
 
         With the driver's own files `command` would start the step, in `folder`, and `log` would be the job's log.
         """
         if self._settings.shared:
-            return self.for_group([step.variables], cores=cores, command=command, folder=folder, log=log)
+            whole = " ".join([command, *arguments])
+            return self.for_group([step.variables], cores=cores, command=whole, folder=folder, log=log)
         variables, start = self._variables([step.variables], cores), self._start()
         if step.machines is not None and step.machines.replicas > 1:
             variables[START_VARIABLE] = start  # For the other machines, which have nothing yet, either.
-        script = f"set -- {shlex.join(self._worker(step))}\n{start}"
+        script = f"set -- {shlex.join([*self._worker(step), *arguments])}\n{start}"
         return Launch(script, variables, self._settings.scratch, self._log_there(JOB))
 
     def for_group(self, numbers: Iterable[int | None], *, cores: int, command: str, folder: str, log: str) -> Launch:

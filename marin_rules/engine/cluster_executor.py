@@ -17,7 +17,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -38,6 +38,7 @@ from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_logs import JobLogs
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.plans.frozen import FrozenStep
+from marin_rules.worker.command import element_arguments
 
 _FIRST_PAUSE_SECONDS = 0.5
 _PAUSE_GROWTH = 1.3
@@ -83,6 +84,7 @@ class ClusterExecutor(RemoteExecutor):
             request_for=self._request_for,
             describe_job=self._describe,
             log_of=self._log_here,
+            most_interruptions=self._settings.max_interruptions,
             patience=self._settings.refusal_patience,
             clock=self._clock,
         )
@@ -142,7 +144,9 @@ class ClusterExecutor(RemoteExecutor):
             self._tracks[key] = Track(step, history)
         return self._tracks[key]
 
-    def _request_for(self, job: Any, step: FrozenStep | None, tag: JobTag | None) -> JobRequest:
+    def _request_for(
+        self, job: Any, step: FrozenStep | None, tag: JobTag | None, tasks: Sequence[int] | None
+    ) -> JobRequest:
         resources = self._resources(job, step)
         cores = resources["cpus_per_task"]
         self._formatting.cores = cores
@@ -152,7 +156,8 @@ class ClusterExecutor(RemoteExecutor):
             numbers = self._in_process.variables_of(job)
             launch = launcher.for_group(numbers, cores=cores, command=command, folder=folder, log=log)
         else:
-            launch = launcher.for_step(step, cores=cores, command=command, folder=folder, log=log)
+            own = () if tag is None or tag.tasks is None else element_arguments(tag.tasks.round, tag.tasks.first)
+            launch = launcher.for_step(step, own, cores=cores, command=command, folder=folder, log=log)
         return JobRequest(
             name=str(job.name) if step is None else step.job_name or step.name,
             tag=tag,
@@ -163,6 +168,8 @@ class ClusterExecutor(RemoteExecutor):
             resources=resources,
             requeue=not self._settings.no_requeue,
             excluded_nodes=self._settings.excluded_nodes,
+            elements=None if tasks is None else [task - tasks[0] for task in tasks],
+            at_once=None if tasks is None else resources.get("tasks_at_once"),
         )
 
     def _log_here(self, job: Any, step: FrozenStep | None) -> str | None:
@@ -212,6 +219,9 @@ class ClusterExecutor(RemoteExecutor):
         while self.wait and (left := due - time.monotonic()) > 0:
             await asyncio.sleep(min(left, _GLANCE_SECONDS))
 
+    def remove_log(self, log: str) -> None:
+        self._logs.remove(log)
+
     def succeeded(self, info: SubmittedJobInfo) -> None:
         self.report_job_success(info)
         if log := (info.aux or {}).get(LOG):
@@ -241,6 +251,7 @@ class ClusterExecutor(RemoteExecutor):
                 )
         if not ids:
             return
+        self._watch.end_arrays(self._tracks.values())
         try:
             queue.cancel(ids)
             self._notices.tell(f"cancelled {queue.cluster} jobs {', '.join(ids)}")

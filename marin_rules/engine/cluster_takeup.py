@@ -9,7 +9,8 @@ refuse a job for reasons that pass: nothing is concluded from that at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
@@ -24,10 +25,11 @@ from marin_rules.clusters.protocol import (
     JobState,
     JobTag,
     RefusedError,
-    live_job_of,
+    live_jobs_of,
 )
+from marin_rules.engine.cluster_arrays import ArrayTakeUp
 from marin_rules.engine.cluster_notices import Notices
-from marin_rules.engine.cluster_tracking import Clock, OwnJobs, Track, is_ours_to_cancel
+from marin_rules.engine.cluster_tracking import ArrayTrack, Clock, OwnJobs, Track, is_ours_to_cancel
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.run_registry import find_run
 from marin_rules.state.status import CorruptStatusError, Status, read_status
@@ -37,12 +39,17 @@ from marin_rules.storage.leases.held import held
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
+from marin_rules.worker.array_step import Begun, begin_array
 
 _ENDING_SECONDS = 1.0
 """Between two looks at a job that is about to end, or to be queued again."""
 
 LOG = "cluster_log"
 """Where the log of a job is that can be read here, among what Snakemake carries along with it."""
+
+
+type RequestFor = Callable[[Any, FrozenStep | None, JobTag | None, Sequence[int] | None], JobRequest]
+"""Makes the request for one of Snakemake's jobs: for its step, with this tag; for these tasks of it, if it has any."""
 
 
 class TakeUp:
@@ -55,9 +62,10 @@ class TakeUp:
         *,
         ours: OwnJobs,
         notices: Notices,
-        request_for: Callable[[Any, FrozenStep | None, JobTag | None], JobRequest],
+        request_for: RequestFor,
         describe_job: Callable[[JobRequest], str],
         log_of: Callable[[Any, FrozenStep | None], str | None],
+        most_interruptions: int,
         patience: float,
         clock: Clock,
     ) -> None:
@@ -70,6 +78,15 @@ class TakeUp:
         self._log_of = log_of
         self._patience = patience
         self._clock = clock
+        self._arrays = ArrayTakeUp(
+            plan,
+            queue,
+            ours=ours,
+            notices=notices,
+            describe_job=describe_job,
+            is_ours=self._is_ours,
+            most_interruptions=most_interruptions,
+        )
 
     def __call__(self, job: Any, track: Track) -> SubmittedJobInfo | None:
         """Find a job that does the step already, or wait for whoever does it, or submit one; None if the run is over.
@@ -117,7 +134,10 @@ class TakeUp:
     ) -> SubmittedJobInfo | None:
         """The same while no other driver does so."""
         tag = self._tag(step)
-        found = live_job_of(tag, self._queue.jobs().values())
+        jobs = self._queue.jobs().values()
+        if step.tasks is not None:
+            return self._take_up_tasks(job, track, step, tag, jobs, require_turn)
+        found = next(iter(live_jobs_of(tag, jobs)), None)
         track.may_be_queued = False
         if found is not None and found.state is JobState.ENDING:
             # Not waited for here: on a dead node that may take hours, and other jobs are to be submitted.
@@ -138,8 +158,40 @@ class TakeUp:
         require_turn()
         return self._submit(job, track, tag)
 
+    def _take_up_tasks(
+        self,
+        job: Any,
+        track: Track,
+        step: FrozenStep,
+        tag: JobTag,
+        jobs: Iterable[ClusterJob],
+        require_turn: Callable[[], None],
+    ) -> SubmittedJobInfo | None:
+        """Bring all tasks into the queue that nobody is at; None if the run has ended."""
+        track.may_be_queued = False
+        begun = begin_array(self._plan, step)
+        if begun is None:
+            track.history = track.history.of_next_job("")
+            return _unsubmitted(job)  # Somebody has done it meanwhile, as the next look tells.
+        if not isinstance(begun, Begun):
+            track.lease = open_lease(step.output_path, Owner.current())
+            self._notices.tell(f"wait   {step.name}: held by {describe(begun, time.time())}")
+            return _unsubmitted(job)
+        array = track.array
+        if array is None or array.round != begun.round:
+            array = track.array = ArrayTrack(begun.round)
+        track.foreign_job = self._arrays.find(array, step, jobs)
+        track.may_be_queued = True
+        is_wanted = self._arrays.submit(array, step, tag, partial(self._request_for, job, step), require_turn)
+        track.may_be_queued = False
+        if not is_wanted:
+            for number in array.arrays:
+                self._end(number)  # The run was cancelled in this very moment.
+            return None
+        return SubmittedJobInfo(job, external_jobid=next(iter(sorted(array.arrays)), None), aux={})
+
     def _submit(self, job: Any, track: Track, tag: JobTag | None) -> SubmittedJobInfo | None:
-        request = self._request_for(job, track.step, tag)
+        request = self._request_for(job, track.step, tag, None)
         track.may_be_queued = True
         number = self._queue.submit(request)
         track.may_be_queued = False
@@ -153,13 +205,14 @@ class TakeUp:
 
     def _end_unanswered(self, track: Track, step: FrozenStep) -> None:
         """The run was cancelled before it was known whether the step's job had been taken: look for it once."""
+        tag = self._tag(step)
         try:
-            found = live_job_of(self._tag(step), self._queue.jobs().values())
+            found = live_jobs_of(tag, self._queue.jobs().values())
         except ClusterError as error:
             self._notices.tell(f"left   {track.name}: its job may be in the queue all the same: {error}")
             return
-        if found is not None and found.tag is not None and found.tag.run == self._plan.run.id:
-            self._end(found.id)
+        for number in sorted({job.array or job.id for job in found if job.tag and job.tag.run == self._plan.run.id}):
+            self._end(number)
 
     def _end(self, number: str) -> None:
         queue = self._queue
@@ -173,12 +226,16 @@ class TakeUp:
         run = self._plan.run
         return JobTag.of(run.id, step.key, run.absolute(step.output_path))
 
+    def _is_ours(self, tag: JobTag) -> bool:
+        """Whether a job that was found is to be ended along with this run."""
+        run = find_run(tag.run)
+        gone = None if run is None else run.driver_is_gone
+        return is_ours_to_cancel(tag.run, self._plan.run.id, gone)
+
     def _adopt(self, job: Any, track: Track, found: ClusterJob) -> SubmittedJobInfo:
         """Go on with a job that another driver has submitted; it becomes ours if that driver is surely gone."""
         assert found.tag is not None
-        run = find_run(found.tag.run)
-        gone = None if run is None else run.driver_is_gone
-        is_ours = is_ours_to_cancel(found.tag.run, self._plan.run.id, gone)
+        is_ours = self._is_ours(found.tag)
         if is_ours:
             self._ours.add(found.id)
         else:

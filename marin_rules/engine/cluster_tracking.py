@@ -10,7 +10,44 @@ from marin_rules.clusters.patience import Refusals
 from marin_rules.clusters.policy import History
 from marin_rules.clusters.protocol import ClusterJob
 from marin_rules.plans.frozen import FrozenStep
+from marin_rules.state.task_records import TaskRecord
 from marin_rules.storage.leases.lease import Lease
+
+
+@dataclass
+class ArrayTrack:
+    """How it stands with the tasks of a step in this run."""
+
+    round: int
+    jobs: dict[int, str] = field(default_factory=dict)
+    """Tasks that have a job of the cluster -> its id."""
+
+    elsewhere: dict[int, Lease] = field(default_factory=dict)
+    """Tasks that somebody has who is no job that we know -> their leases."""
+
+    histories: dict[int, History] = field(default_factory=dict)
+    done: dict[int, TaskRecord] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    """Tasks that no further job is submitted for -> why."""
+
+    may_retry: bool = True
+    """False once a task has failed in a way that no further attempt would mend: somebody cancelled it."""
+
+    arrays: set[str] = field(default_factory=set)
+    """The job arrays that are this run's to cancel."""
+
+    log: str = ""
+    """Where its jobs print to, as it stands in their requests."""
+
+    running: int = 0
+    told: str = ""
+    tell_at: float = 0.0
+    is_started: bool = False
+
+    def left(self, tasks: int) -> list[int]:
+        """Tasks that nobody is at, and that have to be done."""
+        taken = (self.jobs, self.elsewhere, self.done, self.failed)
+        return [task for task in range(tasks) if not any(task in group for group in taken)]
 
 
 @dataclass
@@ -38,6 +75,9 @@ class Track:
 
     foreign_job: ClusterJob | None = None
     """The job of another run that we wait for; None if the job is ours, or has ended."""
+
+    array: ArrayTrack | None = None
+    """How it stands with its tasks, for an array step that was begun."""
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ All jobs are asked for in one question. What goes wrong with one of them must no
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
@@ -22,14 +22,16 @@ from marin_rules.clusters.policy import (
     decide,
 )
 from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobQueue, JobState
+from marin_rules.engine.cluster_arrays import ArrayWatch, Progress
 from marin_rules.engine.cluster_notices import Notices, last_words
 from marin_rules.engine.cluster_takeup import LOG, status_of
-from marin_rules.engine.cluster_tracking import Clock, OwnJobs, Track
+from marin_rules.engine.cluster_tracking import ArrayTrack, Clock, OwnJobs, Track
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.info import version_clash
 from marin_rules.state.progress import made_progress, was_stopped_in
 from marin_rules.state.status import Status
+from marin_rules.storage.leases.held import is_free
 from marin_rules.storage.leases.lease import Lease
 
 
@@ -41,6 +43,9 @@ class Reports(Protocol):
     def failed(self, info: SubmittedJobInfo, reason: str, *, may_retry: bool) -> None: ...
 
     def submit_again(self, job: Any) -> None: ...
+
+    def remove_log(self, log: str) -> None:
+        """Of a job that has succeeded."""
 
     def explain(self, job: ClusterJob) -> str:
         """What to say of a job that left no word, and whose log cannot be read here."""
@@ -59,10 +64,13 @@ class Watch:
         self._reports = reports
         self._clock = clock
         self._silent = False
+        self._arrays = ArrayWatch(
+            plan, queue, notices=notices, explain=self._explain, remove_log=reports.remove_log, clock=clock
+        )
 
     def look(self, jobs: Sequence[tuple[SubmittedJobInfo, Track]]) -> Iterator[SubmittedJobInfo]:
         """Those that still have to be waited for; the others are reported."""
-        answers = self._ask([info.external_jobid for info, _ in jobs if info.external_jobid is not None])
+        answers = self._ask([number for info, track in jobs for number in _ids(info, track)])
         for info, track in jobs:
             try:
                 live = self._has_to_be_waited_for(info, track, answers)
@@ -73,7 +81,8 @@ class Watch:
             if live:
                 yield info
             else:
-                self._ours.discard(info.external_jobid)
+                for number in _ids(info, track):
+                    self._ours.discard(number)
 
     def _ask(self, ids: Sequence[str]) -> Mapping[str, ClusterJob] | None:
         """The jobs that the cluster knows; None if it does not answer."""
@@ -100,6 +109,8 @@ class Watch:
             return self._look_at_clock(info, track.not_before)
         if track.lease is not None:
             return self._look_at_lease(info, track, track.lease)
+        if track.array is not None and track.step is not None:
+            return self._look_at_tasks(info, track, track.step, track.array, answers)
         absence = Absence.SILENT if answers is None else Absence.MISSING
         return self._judge(info, track, (answers or {}).get(info.external_jobid or "", absence))
 
@@ -114,7 +125,7 @@ class Watch:
 
     def _look_at_lease(self, info: SubmittedJobInfo, track: Track, lease: Lease) -> bool:
         """Another run is at the step, or about to submit its job: done, still under way, or free for us."""
-        if not _is_free(lease):
+        if not is_free(lease):
             return True
         was_at_it = lease is track.lease
         track.turn = track.lease = None
@@ -122,6 +133,42 @@ class Watch:
             self._accept(info, track.step)
         else:
             self._reports.submit_again(info.job)
+        return False
+
+    def end_arrays(self, tracks: Iterable[Track]) -> None:
+        """The run is cancelled, and with it the tasks of array steps: no worker has them as a whole to say so."""
+        for track in tracks:
+            if track.step is not None and track.array is not None and track.foreign_job is None:
+                with contextlib.suppress(MarinRulesError, OSError):
+                    self._arrays.end(track.array, track.step, Status.CANCELLED)
+
+    # -- what has one for each task --------------------------------------------------------------------------
+
+    def _look_at_tasks(
+        self,
+        info: SubmittedJobInfo,
+        track: Track,
+        step: FrozenStep,
+        array: ArrayTrack,
+        answers: Mapping[str, ClusterJob] | None,
+    ) -> bool:
+        progress = self._arrays.look(array, step, answers)
+        if progress is Progress.WAIT:
+            return True
+        if progress is Progress.SUBMIT:
+            self._reports.submit_again(info.job)
+            return False
+        has_succeeded = progress is Progress.SUCCESS
+        is_written = self._arrays.end(array, step, Status.SUCCESS if has_succeeded else Status.FAILED)
+        if not is_written and status_of(step) is not Status.SUCCESS:
+            return True  # Somebody else is about to say what came of it.
+        track.array = track.foreign_job = None
+        for number in array.arrays:
+            self._ours.discard(number)
+        if has_succeeded or not is_written:
+            self._accept(info, step)
+        else:
+            self._reports.failed(info, self._arrays.reason(array, step), may_retry=array.may_retry)
         return False
 
     # -- what has one ----------------------------------------------------------------------------------------
@@ -173,12 +220,21 @@ class Watch:
                 self._queue.cancel([track.history.job])
         reason = decision.reason
         if observation.task is TaskWord.NOTHING and decision.may_retry:
-            log, job = (info.aux or {}).get(LOG), observation.job
-            if log is not None:
-                reason += last_words(log)
-            elif isinstance(job, ClusterJob):
-                reason += self._reports.explain(job)
+            reason += self._explain(observation.job, (info.aux or {}).get(LOG))
         self._reports.failed(info, reason, may_retry=decision.may_retry)
+
+    def _explain(self, job: ClusterJob | Absence, log: str | None) -> str:
+        """What more there is to say of a job that left no word about its end."""
+        if log is not None:
+            return last_words(log)
+        return self._reports.explain(job) if isinstance(job, ClusterJob) else ""
+
+
+def _ids(info: SubmittedJobInfo, track: Track) -> list[str]:
+    """The jobs of the cluster that one of Snakemake's jobs has."""
+    if track.array is not None:
+        return list(track.array.jobs.values())
+    return [] if info.external_jobid is None else [info.external_jobid]
 
 
 def _word_of(step: FrozenStep, job: ClusterJob | Absence) -> TaskWord:
@@ -194,14 +250,3 @@ def _made_progress(step: FrozenStep) -> bool:
     with contextlib.suppress(Exception):
         return made_progress(step.output_path)
     return False
-
-
-def _is_free(lease: Lease) -> bool:
-    """Whether a lease that another one had can be taken; it is not kept."""
-    try:
-        if lease.try_acquire() is not None:
-            return False
-        lease.release()
-    except (OSError, MarinRulesError):
-        return False
-    return True

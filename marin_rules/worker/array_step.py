@@ -106,9 +106,13 @@ def end_array(
     conclusion: Conclusion,
     *,
     say: Callable[[str], None],
+    waits: bool = True,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Write down what came of the step as a whole; False if that is left to somebody else."""
+    """Write down what came of the step as a whole; False if that is left to somebody else.
+
+    `waits`: for whoever has the step's lease, some time.
+    """
     owner = Owner.current()
     books = StepBooks(plan, step, owner, in_job=True, patiently=partial(patiently, say=say))
     lease = books.lease
@@ -116,6 +120,8 @@ def end_array(
     while patiently(lease.try_acquire, say=say) is not None:
         if read_status(step.output_path) is Status.SUCCESS:
             return True
+        if not waits:
+            return False
         if time.monotonic() > give_up:
             say(f"step {step.name}: all tasks have ended, and somebody else has the step: it is theirs to end")
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from marin_rules.errors import MarinRulesError
 from marin_rules.storage.leases.heartbeat import Heartbeat
 from marin_rules.storage.leases.lease import Lease
 
@@ -23,3 +24,14 @@ def held(lease: Lease) -> Iterator[Callable[[], None]]:
         heartbeat.stop()
         with contextlib.suppress(OSError):  # Then it expires.
             lease.release()
+
+
+def is_free(lease: Lease) -> bool:
+    """Whether a lease can be taken; it is not kept. False if nobody can tell."""
+    try:
+        if lease.try_acquire() is not None:
+            return False
+        lease.release()
+    except (OSError, MarinRulesError):
+        return False
+    return True
