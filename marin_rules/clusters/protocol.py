@@ -7,8 +7,8 @@ folder knows which cluster it speaks to: it compares neutral states, and repeats
 What every cluster promises:
 
 - A job carries a tag. Whoever lists the jobs later, in this process or another, gets the tag back.
-- An array is many jobs under one number: each of its elements is a job of its own, with the array's tag, and waits, runs,
-  ends and is cancelled without the others.
+- An array is many jobs under one number: each of its elements is a job of its own, with the array's tag. It waits,
+  runs, ends and is cancelled without the others.
 - An answer that does not come is a `BusyError` and says nothing: what was asked for may have happened.
 - A job that is not among the answers is not known (any more). That says nothing about how it ended.
 """
@@ -234,7 +234,7 @@ class JobQueue(Protocol):
 
     @property
     def most_elements(self) -> int:
-        """The indices of an array's elements are below this; 0 for a queue that takes no arrays. Raises `ClusterError`."""
+        """The indices of an array's elements are below this; 0 if it takes no arrays. Raises `ClusterError`."""
 
     def deal(self, tasks: Sequence[int]) -> Sequence[Sequence[int]]:
         """Deal out tasks, in rising order, to as many arrays as they need: each can be submitted as one request.

@@ -10,7 +10,7 @@ import pytest
 
 from marin_rules.active.lookup import find_steps
 from marin_rules.active.settling import Stopped
-from marin_rules.clusters.protocol import BusyError, ClusterError, JobState, JobTag, RefusedError
+from marin_rules.clusters.protocol import ArrayTasks, BusyError, ClusterError, JobState, JobTag, RefusedError
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.status import Status, status_path
@@ -187,6 +187,59 @@ def test_how_a_cancelled_job_ended(state: JobState, written: Status, expected: S
     world.cloud.on_cancel = end
     assert stop(world, plan.steps[0]).status is expected
     assert world.status(plan.steps[0]) == expected
+
+
+def test_an_array_is_cancelled_with_all_elements_that_have_not_ended(world: ActiveWorld) -> None:
+    plan = world.run("a")
+    tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
+    world.cloud.add_array(
+        "7", tag, {JobState.DONE: range(3), JobState.RUNNING: range(3, 6), JobState.WAITING: range(6, 500)}
+    )
+
+    def cancel(number: str) -> None:
+        if world.cloud.listed[number].state is JobState.WAITING:
+            del world.cloud.listed[number]  # As if it had never been.
+        else:
+            world.clock.after(5, lambda: world.cloud.end(number))
+
+    world.cloud.on_cancel = cancel
+    assert stop(world, plan.steps[0]).status is Status.CANCELLED
+    assert world.cloud.cancelled == [f"7_{element}" for element in range(3, 500)]
+    assert {job.state for job in world.cloud.listed.values()} == {JobState.DONE, JobState.CANCELLED}
+    assert world.said == ["stopping a: cancelled cloud job 7"]
+
+
+@pytest.mark.parametrize(
+    ("state", "written", "expected"),
+    [
+        (JobState.DONE, Status.SUCCESS, Status.SUCCESS),
+        (JobState.FAILED, Status.FAILED, Status.FAILED),
+        (JobState.CANCELLED, Status.FAILED, Status.CANCELLED),
+    ],
+)
+def test_how_the_element_ended_that_had_the_lease_of_its_step(
+    state: JobState, written: Status, expected: Status, world: ActiveWorld
+) -> None:
+    plan = world.run("a")
+    tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
+    world.cloud.add_array("7", tag, {JobState.RUNNING: [4]})
+    lease = world.work(plan.steps[0], run=plan.run.id, info={"cloud": {"job_id": "7_4"}})
+
+    def end(number: str) -> None:
+        world.finish(lease, plan.steps[0], written)
+        world.cloud.end(number, state)
+
+    world.cloud.on_cancel = end
+    assert stop(world, plan.steps[0]).status is expected
+
+
+def test_of_elements_that_do_not_end_a_few_are_named(world: ActiveWorld) -> None:
+    plan = world.run("a")
+    tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
+    world.cloud.add_array("7", tag, {JobState.RUNNING: range(500)})
+    world.cloud.on_cancel = lambda number: world.cloud.end(number, JobState.ENDING)
+    with pytest.raises(MarinRulesError, match=r"600 s: cloud job 7_0 \(ENDING\), .*7_9 \(ENDING\) and 490 more; stop"):
+        stop(world, plan.steps[0])
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])

@@ -9,7 +9,7 @@ import pytest
 
 from marin_rules.active.active_step import ActiveStep, name_in
 from marin_rules.active.survey import run_block
-from marin_rules.clusters.protocol import BusyError, JobState, JobTag, RefusedError
+from marin_rules.clusters.protocol import ArrayTasks, BusyError, JobState, JobTag, RefusedError
 from marin_rules.state.status import Status, status_path
 from marin_rules.storage.leases.owner import Owner
 from support.active_world import ActiveWorld, dead_here, tag_of, write_info
@@ -161,6 +161,48 @@ def test_a_step_outside_all_runs_is_found_at_its_path(world: ActiveWorld) -> Non
     (step,) = find_steps(survey, plan.steps[0].output_path)
     (found,) = survey.of_step(step)
     assert (found.node, found.run) == ("node7", plan.run.id)
+
+
+# -- arrays --------------------------------------------------------------------------------------------------
+
+
+def test_an_array_is_one_active_step_however_many_elements_it_has(world: ActiveWorld) -> None:
+    plan = world.run("a")
+    tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
+    states = {JobState.WAITING: range(40, 1000), JobState.RUNNING: range(20, 40), JobState.DONE: range(20)}
+    world.cloud.add_array("7", tag, states)
+    world.grid.add_array("7", replace(tag, tasks=ArrayTasks(1, 1000)), {JobState.WAITING: range(5)})
+    first, second = world.look().steps
+    assert (facts(first), first.is_queued, first.seconds) == (("a", "7", "node[1-2]", False), False, 61.0)
+    assert (facts(second), second.is_queued, second.seconds) == (("a", "7", "", False), True, None)
+    assert [len(first.elements), len(second.elements)] == [980, 5]
+    assert {job.id for job in second.jobs} == {f"7_{element}" for element in range(5)}
+
+
+def test_the_machines_of_an_array_are_counted(world: ActiveWorld) -> None:
+    plan = world.run("a")
+    tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
+    for element in range(6):
+        world.cloud.add(f"7_{element}", tag, nodes=f"cpu{element // 2}", element=element)
+    (found,) = world.look().steps
+    assert found.node == "3 nodes"
+
+
+def test_the_element_that_has_the_lease_of_its_step_is_among_its_array(world: ActiveWorld) -> None:
+    """The last one, which concludes the step."""
+    plan = world.run("a")
+    tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
+    world.cloud.add_array("7", tag, {JobState.RUNNING: [3, 4]})
+    world.work(plan.steps[0], run=plan.run.id, info={"cloud": {"job_id": "7_4"}})
+    (found,) = world.look().steps
+    assert facts(found) == ("a", "7", "node[1-2]", True)
+
+
+def test_the_array_of_a_forgotten_run_is_found_by_its_tag(world: ActiveWorld) -> None:
+    tag = JobTag("gone-1", "parts%2Fa-123456", "0123456789ab", ArrayTasks(1, 0))
+    world.cloud.add_array("7", tag, {JobState.RUNNING: range(3)})
+    (found,) = world.look().steps
+    assert (found.step.name, found.run, len(found.elements)) == ("parts/a", "gone-1", 3)
 
 
 # -- what is left of dead runs -------------------------------------------------------------------------------

@@ -75,6 +75,25 @@ def test_what_a_step_is_at(found: ActiveStep, said: str) -> None:
     assert state_of(found) == said
 
 
+ELEMENTS = [
+    ClusterJob("cloud", f"7_{element}", state, word, reason="Priority", element=element)
+    for element, (state, word) in enumerate([(JobState.WAITING, "PENDING")] * 3 + [(JobState.RUNNING, "STARTED")] * 2)
+]
+
+
+def test_a_row_for_an_array_says_how_many_elements_are_at_what() -> None:
+    running = ActiveStep(STEP, "x-1", NOW, job=RUNNING, elements=ELEMENTS, attempt=1)
+    waiting = ActiveStep(STEP, "x-1", NOW, job=QUEUED, elements=ELEMENTS[:3], driver_is_gone=True)
+    assert jobs_table(survey(running, waiting)).splitlines() == [
+        "step     job      state                               node    elapsed  attempt  run",
+        "parts/a  cloud 7  2 STARTED, 3 PENDING                m[1-2]  1h00m    1        x-1",
+        "parts/a  cloud 8  3 PENDING (Resources, driver gone)  -       -        -        x-1",
+    ]
+    first, second = json.loads(jobs_json(survey(running, replace(waiting, elements=()))))["steps"]
+    assert (first["state"], first["elements"]) == ("STARTED", {"STARTED": 2, "PENDING": 3})
+    assert (second["state"], second["elements"]) == ("PENDING", None)
+
+
 def test_a_driver_that_is_gone_or_from_before_a_restart() -> None:
     here = Owner.current()
     assert here.start_ticks is not None

@@ -8,6 +8,7 @@ taken apart.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from marin_rules.clusters.protocol import BusyError, ClusterJob, JobTag, element_id
 from marin_rules.clusters.slurm.array_indices import parse_indices
@@ -54,41 +55,33 @@ def _from_squeue(record: str) -> Iterator[ClusterJob]:
         return
     number, indices, word, reason, nodes, elapsed, restarts, status, comment = values
     tag = JobTag.parse(comment)
+    count = int(restarts) if restarts.isdecimal() else 0
+    facts = _facts(word, reason, nodes, elapsed, status)
     for id, element in _parts(number, indices, in_full=tag is not None):
-        yield ClusterJob(
-            NAME,
-            id,
-            state_of(word),
-            word,
-            reason=_word(reason),
-            nodes=_word(nodes),
-            seconds=parse_clock(elapsed),
-            restarts=int(restarts) if restarts.isdecimal() else 0,
-            exit_code=_exit_code(status),
-            tag=tag,
-            element=element,
-        )
+        yield ClusterJob(NAME, id, restarts=count, tag=tag, element=element, **facts)
 
 
 def _from_sacct(line: str) -> Iterator[ClusterJob]:
     values = line.split("|")
     if len(values) != 7:
         return
-    id, number, state, reason, nodes, elapsed, status = values
+    id, number, state, *rest = values
     array, _, indices = id.partition("_")
-    word = state.split(" ")[0]  # "CANCELLED by 1000"
+    facts = _facts(state.split(" ")[0], *rest)  # "CANCELLED by 1000"
     for each, element in _parts(array if indices else number, indices.strip("[]") or _NO_ARRAY, in_full=True):
-        yield ClusterJob(
-            NAME,
-            each,
-            state_of(word),
-            word,
-            reason=_word(reason),
-            nodes=_word(nodes),
-            seconds=parse_clock(elapsed),
-            exit_code=_exit_code(status),
-            element=element,
-        )
+        yield ClusterJob(NAME, each, element=element, **facts)
+
+
+def _facts(word: str, reason: str, nodes: str, elapsed: str, status: str) -> dict[str, Any]:
+    """What both tell in the same words, of all jobs that one line stands for."""
+    return {
+        "state": state_of(word),
+        "word": word,
+        "reason": _word(reason),
+        "nodes": _word(nodes),
+        "seconds": parse_clock(elapsed),
+        "exit_code": _exit_code(status),
+    }
 
 
 def _parts(number: str, indices: str, *, in_full: bool) -> Iterator[tuple[str, int | None]]:

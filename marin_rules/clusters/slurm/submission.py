@@ -41,7 +41,7 @@ _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 
 
 def submit(request: JobRequest) -> str:
-    """Hand a job or an array to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
+    """Hand a job or array to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
     with contextlib.suppress(PermissionError):  # It may be a folder of its nodes, which this machine need not have.
         os.makedirs(os.path.dirname(request.log), exist_ok=True)
     answer = run_command(

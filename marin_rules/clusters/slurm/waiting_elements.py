@@ -1,8 +1,8 @@
 """Which elements of arrays a person has cancelled before they began.
 
-Slurm forgets such an element at once: squeue lists it no more, and sacct never hears of it. One that did begin is listed
-one by one, and for some time (`MinJobAge`) after its end. So an element that was waiting in one answer of squeue and is
-not in the next, which came within that time and has other parts of its array, was cancelled.
+Slurm forgets such an element at once: squeue lists it no more, and sacct never hears of it. One that did begin has a
+line of its own, also for some time after its end (`MinJobAge`). So an element that was waiting in one answer of squeue
+and is not in the next, which came within that time and has other parts of its array, was cancelled.
 """
 
 from __future__ import annotations

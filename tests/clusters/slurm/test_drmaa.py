@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable
 from ctypes.util import find_library
@@ -98,6 +99,23 @@ def run_with_drmaa(lab: Lab, cluster_file: Callable[[str], str]) -> Callable[...
         return lab.snakemake("--profile", str(PROFILE), *arguments, experiment=path, config=config, **options)
 
     return run
+
+
+ARRAYS = """
+from marin_rules.clusters.open import open_cluster
+from marin_rules.clusters.protocol import RefusedError
+
+queue = open_cluster("slurm-drmaa").open_queue()
+try:
+    queue.deal([0, 1])
+except RefusedError as error:
+    print(queue.most_elements, error)
+"""
+
+
+def test_arrays_are_refused_with_the_profile_that_has_them(with_library: dict[str, str], lab: Lab) -> None:
+    result = lab.start([sys.executable, "-c", ARRAYS], env=with_library).wait()
+    assert result.output == "0 slurm-drmaa submits no arrays of jobs: use `--profile slurm` for steps with tasks\n"
 
 
 @pytest.mark.processes  # The plug-in for Slurm looks for sacct when it is imported.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from marin_rules.clusters.protocol import ArrayTasks, JobTag
 from support.lab import Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
 
@@ -203,6 +204,24 @@ def test_a_step_whose_node_lost_its_power_is_stopped_once_its_lease_has_expired(
     assert not list(lab.prefix.glob("first-*/.executor_status.lock"))
     run.wait_for(lambda: f"slurm job {job.id} was cancelled" in run.output, "the driver to be told")
     slurm_with_hosts.start_node(job.nodes)
+
+
+def test_an_array_is_listed_in_one_row_and_stopped_as_a_whole(
+    slurm: SlurmCluster, jobs: Callable[..., Result], listed: Callable[[], dict[str, Any]]
+) -> None:
+    tag = JobTag("gone-20261118-000000-abcdef", "count-1a2b3c", "0123456789ab", ArrayTasks(1, 0))
+    number = slurm.submit("exec sleep 600", "--array=0-299%3", "--mem=50", f"--comment={tag}")
+    slurm.wait_for(lambda: sum(job.state == "RUNNING" for job in slurm.jobs()) == 3, "three elements to run")
+    head, row = jobs("list").output.splitlines()
+    assert head.startswith("step")
+    assert re.match(rf"count +slurm {number} +3 RUNNING, 297 PENDING \(driver gone\) +cpu1 ", row), row
+    assert (listed()["count"]["slurm_job"], listed()["count"]["elements"]) == (number, {"RUNNING": 3, "PENDING": 297})
+    stopped = jobs("stop", "count")
+    assert stopped.code == 0, stopped.output
+    assert stopped.output == f"marin-rules: stopping count: cancelled slurm job {number}\nstopped count\n"
+    assert slurm.calls("scancel") == [["--quiet", f"{number}_[0-299]"]]
+    assert {job.state for job in slurm.jobs()} == {"CANCELLED"}
+    assert jobs("list").output == "nothing is running or queued\n"
 
 
 def test_a_run_on_this_machine_beside_one_on_the_cluster(
