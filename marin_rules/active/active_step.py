@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from marin_rules.clusters.protocol import ClusterJob, JobState, JobTag
 from marin_rules.state.recorded_job import RecordedJob
+from marin_rules.state.task_records import TaskCounts
 from marin_rules.storage.leases.record import LeaseRecord
 
 
@@ -68,6 +69,9 @@ class ActiveStep:
 
     elements: Sequence[ClusterJob] = ()
     """The elements of its array that run or wait."""
+
+    tasks: TaskCounts | None = None
+    """How far an array step is; None for a step of one piece, or where that is not known."""
 
     @property
     def jobs(self) -> Sequence[ClusterJob]:

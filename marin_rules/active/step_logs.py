@@ -9,9 +9,11 @@ from marin_rules.active.active_step import StepAddress
 from marin_rules.active.clock import Clock, SystemClock
 from marin_rules.active.queues import Queues
 from marin_rules.active.survey import live_lease, run_block
+from marin_rules.errors import MarinRulesError
 from marin_rules.state.run_registry import find_run
 from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.state.step_log import log_path
+from marin_rules.state.task_records import TaskPlace, read_layout
 from marin_rules.storage.files import file_size, modified_time, read_part
 from marin_rules.storage.leases.record import LeaseRecord
 from marin_rules.urls import is_url
@@ -32,6 +34,17 @@ _ENDED = (Status.FAILED, Status.CANCELLED, Status.DEP_FAILED)
 def rank_log_path(output_path: str, rank: int | None) -> str:
     """Where the log of a step is, or that of one rank of a step of several machines."""
     return log_path(output_path) if rank is None else f"{log_path(output_path)}.rank-{rank}"
+
+
+def task_place(step: StepAddress, task: int) -> TaskPlace:
+    """Where one task of an array step is written down; an error that says which tasks there are."""
+    assert step.output_path is not None
+    layout = read_layout(step.output_path)
+    if layout is None:
+        raise MarinRulesError(f"step {step.name} has no tasks so far: leave out --task")
+    if not 0 <= task < layout.tasks:
+        raise MarinRulesError(f"step {step.name} has no task {task}: its tasks are 0 to {layout.tasks - 1}")
+    return TaskPlace(step.output_path, layout.round, task)
 
 
 class Log:
@@ -75,19 +88,34 @@ def _start_of_tail(path: str, lines: int) -> int:
 
 
 def follow(
-    step: StepAddress, log: Log, write: Callable[[bytes], None], queues: Queues, clock: Clock | None = None
+    step: StepAddress,
+    log: Log,
+    write: Callable[[bytes], None],
+    queues: Queues,
+    clock: Clock | None = None,
+    *,
+    task: TaskPlace | None = None,
 ) -> None:
-    """Pass a log on while it grows, until the step has ended; one that does not exist yet is waited for."""
+    """Pass a log on while it grows, until the step or its `task` has ended; one that does not exist yet is waited for.
+
+    A task that failed may be tried again: it has ended with its step.
+    """
     clock = clock or SystemClock()
     end = _End(step, queues, clock)
     pause = _REMOTE_SECONDS if is_url(log.path) else _LOCAL_SECONDS
     while True:
-        has_ended = end.has_come()  # Asked first: whatever was written until then is read below.
+        # Asked first: whatever was written until then is read below.
+        has_ended = (task is not None and _is_done(task)) or end.has_come()
         for piece in log.news():
             write(piece)
         if has_ended:
             return
         clock.sleep(pause)
+
+
+def _is_done(task: TaskPlace) -> bool:
+    record = task.read()
+    return record is not None and record.is_done
 
 
 class _End:

@@ -24,6 +24,7 @@ from marin_rules.state.run_presence import BEAT_SECONDS
 from marin_rules.state.run_registry import RegisteredRun, registered_runs
 from marin_rules.state.status import Status, read_statuses
 from marin_rules.state.step_lease import peek
+from marin_rules.state.task_records import TaskCounts, stored_counts
 from marin_rules.storage.leases.record import UNREADABLE, CorruptLeaseError, LeaseRecord
 
 _SILENT_HERE_SECONDS = 3 * BEAT_SECONDS
@@ -196,6 +197,7 @@ def _holders(
     is_by_holder = lease is not None and block.get("worker_id") == lease.worker_id
     attempt = _whole_number(block.get("attempt")) + (not is_by_holder)
     recorded = recorded_job(block) if is_by_holder else None
+    tasks = _task_counts(step.output_path) if "tasks" in block else None
     jobs = list(jobs)
     job_of_holder = _job_of(recorded, jobs) if is_by_holder else _first_with_machines(jobs)
     for job, elements in by_array(jobs):
@@ -203,11 +205,12 @@ def _holders(
         is_holder = any(each is job_of_holder for each in elements or (job,))
         holder, lease = (lease, None) if is_holder else (None, lease)
         is_gone = gone.get(job.tag.run, True)
-        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, attempt, is_gone, elements)
+        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, attempt, is_gone, elements, tasks)
     if lease is not None:
         worker_run = str(block["id"]) if is_by_holder and "id" in block else run_id
         # A run that is not registered may well have its driver: that of another user.
-        yield ActiveStep(step, worker_run, now, lease, None, recorded, attempt, gone.get(worker_run, False))
+        is_gone = gone.get(worker_run, False)
+        yield ActiveStep(step, worker_run, now, lease, None, recorded, attempt, is_gone, tasks=tasks)
 
 
 def _job_of(recorded: RecordedJob | None, jobs: Iterable[ClusterJob]) -> ClusterJob | None:
@@ -220,6 +223,13 @@ def _job_of(recorded: RecordedJob | None, jobs: Iterable[ClusterJob]) -> Cluster
 def _first_with_machines(jobs: Iterable[ClusterJob]) -> ClusterJob | None:
     """The job of a worker that has not yet said where it is."""
     return next((job for job in jobs if job.state is not JobState.WAITING), None)
+
+
+def _task_counts(output_path: str) -> TaskCounts | None:
+    try:
+        return stored_counts(output_path)
+    except (MarinRulesError, OSError):
+        return None
 
 
 def _whole_number(value: object) -> int:

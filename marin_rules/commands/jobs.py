@@ -12,7 +12,7 @@ from marin_rules.active.active_step import StepAddress
 from marin_rules.active.lookup import find_run, find_steps, the_only
 from marin_rules.active.queues import Queues
 from marin_rules.active.settling import Stopped
-from marin_rules.active.step_logs import Log, follow, rank_log_path
+from marin_rules.active.step_logs import Log, follow, rank_log_path, task_place
 from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
 from marin_rules.errors import MarinRulesError
@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("step", metavar="STEP", help=_STEP)
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the step has ended")
     logs.add_argument("--rank", type=int, metavar="N", help="the log of one machine of a step that has several")
+    logs.add_argument("--task", type=int, metavar="N", help="the log of one task of an array step")
     logs.add_argument("--tail", type=_positive, metavar="N", help="only the last N lines, and with -f what follows")
     logs.set_defaults(run=_with_queues(_logs))
     stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
@@ -69,14 +70,16 @@ def _logs(options: argparse.Namespace, queues: Queues) -> int:
     step = the_only(find_steps(survey, options.step), options.step)
     if step.output_path is None:
         raise MarinRulesError(f"the output path of step {step.key} is not known: its run is forgotten")
-    log = Log(rank_log_path(step.output_path, options.rank), tail=options.tail)
+    task = None if options.task is None else task_place(step, options.task)
+    path = rank_log_path(step.output_path, options.rank) if task is None else task.log_path
+    log = Log(path, tail=options.tail)
     if not log.exists:
         why = _why_no_log(survey, step, log.path)
         if not options.follow:
             raise MarinRulesError(why)
         _say(why)
     if options.follow:
-        follow(step, log, _write, queues)
+        follow(step, log, _write, queues, task=task)
         _say(f"step {step.name}: {_state(step)}")
     else:
         for piece in log.news():

@@ -42,10 +42,11 @@ def _changes(output_path: str) -> Iterator[float | None]:
 
         filesystem, root = fsspec.core.url_to_fs(output_path)
         for path in filesystem.find(root):
-            if not os.path.basename(path).startswith(_BOOKKEEPING):
+            if not any(part.startswith(_BOOKKEEPING) for part in path.removeprefix(root).split("/")):
                 yield filesystem.modified(path).timestamp()
         return
-    for folder, _, names in os.walk(output_path):
+    for folder, below, names in os.walk(output_path):
+        below[:] = [name for name in below if not name.startswith(_BOOKKEEPING)]
         for name in names:
             if not name.startswith(_BOOKKEEPING):
                 yield modified_time(os.path.join(folder, name))

@@ -254,6 +254,14 @@ def count_tasks(tasks: int, records: Iterable[TaskRecord]) -> TaskCounts:
     return TaskCounts(tasks, found[Status.SUCCESS], found[Status.RUNNING], found[Status.FAILED])
 
 
+def stored_counts(output_path: str) -> TaskCounts | None:
+    """How far an array step is, by what is stored of it; None for a step that was not begun with tasks."""
+    layout = read_layout(output_path)
+    if layout is None:
+        return None
+    return count_tasks(layout.tasks, read_records(output_path, layout.round, range(layout.tasks)).values())
+
+
 HOPELESS_FAILURES = 10
 """So many failures before the first success, and the other tasks are not tried: they would fail in the same way."""
 

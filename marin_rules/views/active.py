@@ -40,7 +40,9 @@ def jobs_json(survey: Survey) -> str:
 def state_of(found: ActiveStep) -> str:
     """What a step is at: its cluster's word for its job, or RUNNING; and what is strange about it."""
     job = found.job
-    state = _elements_in_words(found) or ("RUNNING" if job is None else job.word)
+    state = "RUNNING" if job is None else job.word
+    if found.tasks is not None or found.elements:
+        state = str(found.tasks or _elements_in_words(found))
     remarks = [] if job is None or not found.is_queued or not job.reason else [job.reason]
     if found.silent_seconds is not None:
         remarks.append(f"no heartbeat for {duration(found.silent_seconds)}")

@@ -15,6 +15,8 @@ from marin_rules.state.assessment import StatusOrError
 from marin_rules.state.info import info_path, parse_info
 from marin_rules.state.status import ARTIFACT_FILE, CorruptStatusError, Status
 from marin_rules.state.step_log import last_lines, log_path
+from marin_rules.state.task_records import FOLDER as TASKS_FOLDER
+from marin_rules.state.task_records import stored_counts
 from marin_rules.storage.files import read_bytes
 from marin_rules.urls import is_url
 from marin_rules.views.step_facts import TRACEBACK_LINES, Reference, StepFacts, log_end
@@ -58,6 +60,7 @@ def gather(
             dependents=[reference(user) for user in users.get(step.index, ())],
             status=_word(status),
             run=run,
+            tasks=_told(troubles, lambda: _tasks(step, status)) or "",
             log_path=log_path(step.output_path),
             log=_told(troubles, lambda: _log(step, status)) or (),
             returned=_told(troubles, lambda: _returned(files, step, status)),
@@ -69,15 +72,24 @@ def gather(
     return [facts(step) for step in steps]
 
 
+def _tasks(step: FrozenStep, status: StatusOrError) -> str:
+    """How far an array step is; nothing has to be read of one that is done."""
+    if step.tasks is None or status is None:
+        return ""
+    return f"{step.tasks}/{step.tasks}" if status is Status.SUCCESS else str(stored_counts(step.output_path) or "")
+
+
 def files_below(output_path: str) -> list[str]:
     """The files of a step, relative to its output path."""
     if is_url(output_path):
         import fsspec
 
         filesystem, root = fsspec.core.url_to_fs(output_path)
-        return sorted(os.path.relpath(path, root) for path in filesystem.find(root))
-    root = Path(output_path)
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+        names = (os.path.relpath(path, root) for path in filesystem.find(root))
+    else:
+        folder = Path(output_path)
+        names = (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return sorted(name for name in names if not name.startswith(f"{TASKS_FOLDER}/"))  # Books, and no data.
 
 
 class _Files:

@@ -43,6 +43,9 @@ class StepFacts:
     run: Mapping[str, Any]
     """What the worker wrote about the last attempt; empty if there was none."""
 
+    tasks: str = ""
+    """How far an array step is: `41/64, 20 running, 3 failed`; empty for a step of one piece."""
+
     index: int = 0
     page: str | None = None
     """Under which name the report has its page."""

@@ -7,9 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from marin_rules.errors import MarinRulesError
 from marin_rules.state.status import CorruptStatusError, read_status
 from marin_rules.state.step_lease import peek
 from marin_rules.state.step_log import last_lines, log_path
+from marin_rules.state.task_records import stored_counts
 from marin_rules.state.written_steps import WrittenStep, dependents
 from marin_rules.storage.leases.record import CorruptLeaseError, describe
 
@@ -31,6 +33,7 @@ def step_text(step: WrittenStep, known: Sequence[WrittenStep], *, log_lines: int
         ("step", step.name),
         ("path", step.output_path),
         ("status", state_at(step.output_path)),
+        ("tasks", _tasks(step.output_path)),
         ("held by", _holder(step.output_path)),
         ("function", fields.get("fn_name")),
         ("description", fields.get("description")),
@@ -66,6 +69,14 @@ def _holder(path: str) -> str | None:
     except CorruptLeaseError:
         return "nobody knows: its lease is damaged"
     return None if record is None else describe(record, time.time())
+
+
+def _tasks(path: str) -> str | None:
+    try:
+        counts = stored_counts(path)
+    except MarinRulesError as error:
+        return str(error)
+    return None if counts is None else str(counts)
 
 
 def _indented(value: Any) -> list[str]:

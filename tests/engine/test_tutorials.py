@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import Lab
+from support.lab import Lab, Running
 
 MARIN_STEP_FIELDS = {
     "name",
@@ -183,3 +183,36 @@ def test_a_shell_rule_runs_between_python_steps_under_a_lease(
         assert result.code == 0, result.output
         assert result.started == []
         assert result.cached == ["mixed/counts", "mixed/text", "mixed/top"]
+
+
+def killed_on_the_way(running: Running, records: Path, enough: int) -> int:
+    """Kill all of a run once so many tasks have left a record; returns how many are done by then."""
+    running.wait_for(lambda: len(done_tasks(records)) >= enough, f"{enough} tasks are done")
+    running.kill_everything()
+    return len(done_tasks(records))
+
+
+def done_tasks(records: Path) -> list[int]:
+    return [int(path.stem) for path in records.glob("*.json") if json.loads(path.read_text())["status"] == "SUCCESS"]
+
+
+def test_words_are_counted_by_sixteen_tasks_though_the_run_is_killed_twice(tutorials: Path, lab: Lab) -> None:
+    file = tutorials / "word_count.py"
+    folder = lab.prefix / "word_count" / "counts-2f5818"
+    records = folder / ".executor_tasks" / "round-1"
+    first = killed_on_the_way(lab.start_snakemake("--cores", "1", experiment=file), records, 2)
+    begun = {path.stem: path.stat().st_mtime_ns for path in records.glob("*.json")}
+    second = killed_on_the_way(lab.start_snakemake("--cores", "1", experiment=file), records, first + 2)
+    assert first < second < 16
+    result = lab.snakemake(experiment=file)
+    assert result.code == 0, result.output
+    assert f"{second} of 16 tasks are done" in result.output
+
+    names = sorted(path.name for path in folder.glob("*.txt.json"))
+    assert names == [f"{number:03}.txt.json" for number in range(200)]
+    returned = read_json(folder / ".artifact.json")
+    assert [task["files"] for task in returned] == [13] * 8 + [12] * 8
+    text = "".join(path.read_text() + " " for path in (lab.folder_of("word_count/text")).glob("*.txt"))
+    assert read_json(lab.folder_of("word_count/total") / "total.json") == Counter(text.split())
+    same = {name: stamp for name, stamp in begun.items() if (records / f"{name}.json").stat().st_mtime_ns == stamp}
+    assert len(same) >= first, "what was done was not done again"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.lab import Lab, Result, Running
+from support.lab import REPOSITORY, Lab, Result, Running
 from support.slurm.cluster import SlurmCluster
 
 ARRAY = """
@@ -297,3 +297,29 @@ def test_more_tasks_than_an_array_takes_are_several_arrays(
     assert whole(lab.folder_of("parts"), 7)
     assert begun(notes()) == Counter(range(7))
     assert array_of(slurm) == ["0-2%2", "0-2%2", "0%2"]
+
+
+def test_the_tutorial_counts_words_in_an_array_though_driver_and_jobs_are_killed(
+    start_on_slurm: Callable[..., Running], run_on_slurm: Callable[..., Result], slurm: SlurmCluster, lab: Lab
+) -> None:
+    tutorial = REPOSITORY / "experiments" / "tutorials" / "word_count.py"
+    folder = lab.prefix / "word_count" / "counts-2f5818"
+
+    def done() -> int:
+        records = (folder / ".executor_tasks" / "round-1").glob("*.json")
+        return sum(json.loads(path.read_text())["status"] == "SUCCESS" for path in records)
+
+    first = start_on_slurm(experiment=tutorial)
+    first.wait_for(lambda: done() >= 1, "a task is done")
+    first.kill_everything()
+    second = start_on_slurm(experiment=tutorial)
+    second.wait_for(lambda: done() >= 3, "more tasks are done")
+    second.kill_everything()
+    slurm.run("scancel", "--user=root", "--signal=KILL", "--full")
+    result = run_on_slurm(experiment=tutorial)
+    assert result.code == 0, result.output
+    assert done() == 16
+    returned = json.loads((folder / ".artifact.json").read_text())
+    assert [task["files"] for task in returned] == [13] * 8 + [12] * 8
+    total = json.loads((lab.folder_of("word_count/total") / ".artifact.json").read_text())
+    assert total["words"] == 200 * 20_000
