@@ -27,6 +27,7 @@ from benchmarks.plan import plan
 from benchmarks.run_noop import run_noop, run_noop_1000
 from benchmarks.slurm_noop import slurm_noop
 from benchmarks.table import Row, render, write
+from benchmarks.tasks_noop import slurm_tasks, tasks_noop, tasks_store
 from benchmarks.two_steps import two_steps
 from benchmarks.warm_environment import warm_environment
 from benchmarks.wide import wide
@@ -44,9 +45,12 @@ BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "two_steps": two_steps,
     "run_noop": run_noop,
     "run_noop_1000": run_noop_1000,
+    "tasks_noop": tasks_noop,
     "dry_run_store": dry_run_store,
+    "tasks_store": tasks_store,
     "mirror_copy": mirror_copy,
     "slurm_noop": slurm_noop,
+    "slurm_tasks": slurm_tasks,
     "warm_environment": warm_environment,
 }
 """Each takes a folder of its own and a number by which to divide its sizes."""

@@ -14,6 +14,13 @@ ON_SLURM = ("--profile", str(ROOT / "profiles" / "slurm"))
 """Options that send the steps to Slurm."""
 
 
+def snakemake(experiment: Path, prefix: str, *options: str) -> list[str]:
+    """`snakemake` with the project's Snakefile and an experiment."""
+    workflow = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(ROOT / "profiles" / "default")]
+    config = ["--config", f"experiment={experiment}", f"prefix={prefix}"]
+    return [sys.executable, "-m", "snakemake", *workflow, *options, *config]
+
+
 class RemoteSteps:
     """The steps of `workflows/remote.py`, each with the environment that it asks for."""
 
@@ -28,9 +35,7 @@ class RemoteSteps:
 
     def command(self, *options: str) -> list[str]:
         """`snakemake` with the project's Snakefile and this experiment."""
-        workflow = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(ROOT / "profiles" / "default")]
-        config = ["--config", f"experiment={self._experiment}", f"prefix={self.prefix}"]
-        return [sys.executable, "-m", "snakemake", *workflow, *options, *config]
+        return snakemake(self._experiment, str(self.prefix), *options)
 
     def forget(self) -> None:
         """Let all steps be undone."""
