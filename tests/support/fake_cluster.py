@@ -86,6 +86,9 @@ class FakeCluster:
         """Jobs are taken, and nobody hears of it."""
 
         self.is_silent = False
+        self.questions = 0
+        """How often it was asked for its jobs."""
+
         self.cannot_cancel = False
         self.cancelled: list[str] = []
         self.while_submitting: Callable[[], object] = lambda: None
@@ -141,6 +144,7 @@ class FakeCluster:
         return number
 
     def jobs(self) -> Mapping[str, ClusterJob]:
+        self.questions += 1
         if self.is_silent:
             raise BusyError("no answer")
         return dict(self.known)
@@ -305,13 +309,13 @@ class ClusterWorld:
         monkeypatch.setattr(cluster_executor, "open_cluster", {"fake": found}.__getitem__)
         monkeypatch.setattr(plan_in_process, "_current", None)
 
-    def plan(self, *names: str) -> FrozenPlan:
+    def plan(self, *names: str, tasks: int | None = None) -> FrozenPlan:
         root = str(self.folder / "out")
         run = replace(new_run(prefix=root, caller_path=str(self.folder / "x.py")), python_path=(), git_commit=None)
-        return freeze(make_plan([ExecutorStep(name, nothing, {}) for name in names], prefix=root), run)
+        return freeze(make_plan([ExecutorStep(name, nothing, {}, tasks=tasks) for name in names], prefix=root), run)
 
-    def driver(self, *names: str, forced: bool = False, **settings: Any) -> Driver:
-        plan = self.plan(*names)
+    def driver(self, *names: str, forced: bool = False, tasks: int | None = None, **settings: Any) -> Driver:
+        plan = self.plan(*names, tasks=tasks)
         plan.forced = tuple(range(len(plan.steps))) if forced else ()
         return Driver(self, plan, Settings(**settings))
 
