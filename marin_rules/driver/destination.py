@@ -7,9 +7,11 @@ from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 
 
 def destination_here(plan: FrozenPlan, step: FrozenStep) -> str | None:
-    """What the step asks for and this machine lacks, and its software environment; None if there is nothing to say."""
+    """Its tasks, what it asks for and this machine lacks, its software environment; None if there is nothing to say."""
+    tasks = None if step.tasks is None else f"{step.tasks} tasks"
     missing = None if step.machines is None else lacking(step.machines)
-    return with_environment(f"here: {missing}" if missing else None, plan, step)
+    words = ", ".join(word for word in (tasks, missing) if word is not None)
+    return with_environment(f"here: {words}" if words else None, plan, step)
 
 
 def with_environment(where: str | None, plan: FrozenPlan, step: FrozenStep) -> str | None:

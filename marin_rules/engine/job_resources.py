@@ -123,7 +123,8 @@ class JobResources:
         if request is None:  # A hand-written rule, which may leave it to the cluster's file.
             resources = {**self.site.defaults(), **resources}
         assert self._cluster is not None
-        return f"{self._cluster.name}: {self.site.describe(resources)}"
+        tasks = "" if step.tasks is None else f"{step.tasks} tasks, each "
+        return f"{self._cluster.name}: {tasks}{self.site.describe(resources)}"
 
 
 _HERE: Mapping[str, Callable[[MachineRequest], int]] = {

@@ -138,6 +138,7 @@ def test_only_tasks_that_failed_run_again(
         (tmp_path / f"fail-{task}").unlink()
     dry = run_on_slurm("-n", experiment=array(6))
     assert "4 of 6 tasks are done" in dry.output
+    assert "-> slurm: 6 tasks, each partition cpu, 1 CPU, 200M" in dry.output
     result = run_on_slurm(experiment=array(6))
     assert result.code == 0, result.output
     assert array_of(slurm) == ["0-5", "0,3"]
