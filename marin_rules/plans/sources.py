@@ -79,6 +79,7 @@ class _Collection:
         self._roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
         kinds = ("purelib", "platlib", "stdlib")
         self._installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in kinds)
+        self._real_folders: dict[str, str] = {}
         self._imports: list[tuple[bytes, str]] = []
         """Sources whose imports were not looked at yet, with their packages."""
 
@@ -140,8 +141,16 @@ class _Collection:
     def _travels(self, name: str, path: str) -> bool:
         if name.partition(".")[0] == PACKAGE.name:
             return name == _PIPELINE or name.startswith(f"{_PIPELINE}.")
-        real = os.path.realpath(path) + (os.sep if path.endswith(os.sep) else "")
+        real = self._real_path(path)
         return real.startswith(self._roots) and not real.startswith(self._installed)
+
+    def _real_path(self, path: str) -> str:
+        """As `os.path.realpath` has it, which asks about every folder on the way to each file, thousands of times."""
+        folder, name = os.path.split(path)
+        if folder not in self._real_folders:
+            self._real_folders[folder] = os.path.realpath(folder)
+        real = os.path.join(self._real_folders[folder], name)
+        return os.path.realpath(real) if os.path.islink(real) else real
 
     def _take(self, name: str, path: str, locations: list[str] | None) -> None:
         if (size := file_size(path) or 0) > _MOST_BYTES:

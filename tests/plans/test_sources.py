@@ -76,6 +76,22 @@ def test_a_huge_module_is_refused_by_name_and_not_read(
         travelling("def step(config):\n    import huge_module\n", {})
 
 
+def test_a_module_is_where_its_file_is_whatever_leads_there(
+    travelling: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    elsewhere = tmp_path.parent / f"{tmp_path.name} elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "outside.py").write_text("X = 1\n")
+    (tmp_path / "inside_by_name.py").symlink_to(elsewhere / "outside.py")
+    (tmp_path / "package_by_name").symlink_to(elsewhere)
+    files = {"inner/__init__.py": "", "inner/one.py": "X = 1\n"}
+    (tmp_path / "second_name").symlink_to("inner")
+    found = travelling(
+        "def step(config):\n    import inside_by_name, package_by_name.outside, second_name.one\n", files
+    )
+    assert sorted(found) == ["second_name", "second_name.one"]
+
+
 PIPELINE_STEP = """
     import os
     from dataclasses import dataclass
