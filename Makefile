@@ -10,6 +10,7 @@ export PIP_USER := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run quick test test-faults lint hooks bench browser slurm requirements clean
+.PHONY: lint-style lint-types lint-rooms lint-workflow
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,11 +33,23 @@ test: setup lint browser slurm ## lint, then run the tests
 test-faults: setup ## the fault tests with their whole counts: more than an hour
 	$(BIN)/python -m pytest -m faults tests
 
+# All checks at once, each with its output in one piece, and to the end even if one fails. (Make 3.81, which macOS has,
+# knows no --output-sync.)
 lint: setup ## check style, types and the workflow
+	@$(MAKE) --no-print-directory --jobs --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
+		lint-style lint-types lint-rooms lint-workflow
+
+lint-style:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+lint-types:
 	$(BIN)/mypy
+
+lint-rooms:
 	$(BIN)/lint-imports --no-logo
+
+lint-workflow:
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/snakemake --lint --config $(EXAMPLE)
 
