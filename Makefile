@@ -23,7 +23,7 @@ run: setup ## run the first tutorial; results go to out/
 	$(BIN)/snakemake --config $(EXAMPLE)
 
 # A test that starts a process is marked so, or fails: tests/support/processes.py.
-quick: setup lint ## lint, then run the tests that start no process: a minute or two
+quick: setup lint ## lint, then run the tests that start no process: under a minute
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not processes and not faults" tests
 
 # More workers than cores: many tests wait for Slurm, for leases or for each other.
