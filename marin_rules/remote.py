@@ -8,7 +8,7 @@
 The mark is all there is: calling a `RemoteCallable` calls the function, here and now. The engine reads the
 mark and acts on it; the resources of an `ExecutorStep` win over those given here.
 
-Values of `env_vars` may be secrets. They are in no repr and no error message, but they do travel in
+Values of `env_vars` may be secrets. They are in no repr and no error message, but they are in
 pickles: keep those where the secrets may be.
 
 Pickling follows the function: by name where a module can be imported to find it, and by value (which needs

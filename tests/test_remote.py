@@ -1,4 +1,4 @@
-"""`remote`: the function stays itself, the mark is carried, secrets are not shown, pickles travel."""
+"""`remote`: the function stays itself, the mark is carried, secrets are not shown, pickles can be read elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The launch of a step on a cluster: what its job executes, and all that travels with it.
+"""The launch of a step on a cluster: what its job executes, and all that it is given.
 
 One `Launcher` a run, one `Launch` a job:
 
-    launcher.check(steps, groups)      refuses what cannot travel; a dry run does so, too
+    launcher.check(steps, groups)      refuses what cannot be sent; a dry run does so, too
     launcher.prepare(steps)            before the first job: checks again, and sends the code ahead
     launch = launcher.for_step(step, cores=4, command=..., folder=..., log=...)
     launch.script              lines of bash, the body of a batch script

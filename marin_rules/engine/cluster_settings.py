@@ -17,7 +17,7 @@ common_settings = CommonSettings(
     job_deploy_sources=False,
     pass_default_storage_provider_args=True,
     pass_default_resources_args=True,
-    # Variables travel with a job. On its command line, values could be read by everyone.
+    # A job is given its variables. On its command line, values could be read by everyone.
     pass_envvar_declarations_to_cmd=False,
     auto_deploy_default_storage_provider=False,
     init_seconds_before_status_checks=0,

@@ -1,7 +1,7 @@
 """Brings the job of a step into a cluster's queue: once, though several drivers may want it.
 
 A job for the same step that is there already, from a driver that was killed, is taken up instead of submitting another
-one. A step that is under way elsewhere is waited for here, not on a machine of the cluster. Only one driver at a time
+one. A step that is active elsewhere is waited for here, not on a machine of the cluster. Only one driver at a time
 looks for a step's job and submits one, so that two of them submit it once. The cluster may be silent for a while, or
 refuse a job for reasons that pass: nothing is concluded from that at once.
 """

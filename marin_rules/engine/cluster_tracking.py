@@ -59,7 +59,7 @@ class Track:
 
     history: History
     lease: Lease | None = None
-    """Watches a step that is under way elsewhere; None once it has a job of ours."""
+    """Watches a step that is active elsewhere; None once it has a job of ours."""
 
     turn: Lease | None = None
     """Watches another driver that is about to submit the step's job."""

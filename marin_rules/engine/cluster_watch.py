@@ -124,7 +124,7 @@ class Watch:
         return False
 
     def _look_at_lease(self, info: SubmittedJobInfo, track: Track, lease: Lease) -> bool:
-        """Another run is at the step, or about to submit its job: done, still under way, or free for us."""
+        """Another run is at the step, or about to submit its job: done, still running, or free for us."""
         if not is_free(lease):
             return True
         was_at_it = lease is track.lease

@@ -1,1 +1,1 @@
-"""From steps and settings to a frozen plan: the plan's file, and what travels with it."""
+"""From steps and settings to a frozen plan: the plan's file, and what is packed into it."""

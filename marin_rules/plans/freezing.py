@@ -1,4 +1,4 @@
-"""Freezing: a plan made independent of the process that made it. What cannot travel is refused, by the step's name."""
+"""Freezing: a plan made independent of its process. What cannot be packed is refused, by the step's name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_WRITTEN_NESTING = 100
 
 
 def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] | None = None) -> FrozenPlan:
-    """Make the plan independent of this process. What cannot travel is refused, by the step's name.
+    """Make the plan independent of this process. What cannot be packed is refused, by the step's name.
 
     `regions` says where each step may run, by its index.
     """

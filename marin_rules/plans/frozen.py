@@ -103,7 +103,7 @@ class StepRecord:
 
 @dataclass(eq=False)
 class FrozenPlan:
-    """A plan as it travels: the index in memory, the rest as bytes."""
+    """A plan that needs nothing of the process that made it: the index in memory, the rest packed."""
 
     run: Run
     steps: list[FrozenStep]
@@ -151,7 +151,7 @@ class FrozenPlan:
 
     @property
     def unpacked_definitions(self) -> Sequence[Any]:
-        """What travelled by value, once a call has needed some of it."""
+        """What was packed by value, once a call has needed some of it."""
         return self._unpacker.unpacked
 
     def record(self, step: FrozenStep) -> StepRecord:

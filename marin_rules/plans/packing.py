@@ -1,4 +1,4 @@
-"""How functions and configs travel from the driver to the process that runs a step.
+"""Packing: functions and configs as bytes, for the process that runs a step.
 
 By reference where the worker can import them, by value where it cannot: what is defined in the experiment file,
 lambdas, closures, classes made on the fly. Each of these is stored once for the whole plan, however many configs
@@ -49,7 +49,7 @@ class Packer:
         """Values of environment variables that were met on the way, left out, and may be secrets."""
 
     def pack(self, value: Any, owner: str) -> bytes:
-        """`value` as bytes; `owner` names it in the error if it cannot travel."""
+        """`value` as bytes; `owner` names it in the error if it cannot be packed."""
         buffer = io.BytesIO()
         try:
             _Pickler(buffer, self, owner).dump(value)
@@ -65,7 +65,7 @@ class Packer:
         return self._pickled_by_value(self._definitions)
 
     def number_of(self, definition: Any, owner: str) -> int | None:
-        """The number of a definition that must travel by value, None for one that can be imported."""
+        """The number of a definition that must be packed by value, None for one that can be imported."""
         key = id(definition)
         if key not in self._numbers:
             if _is_importable(definition):

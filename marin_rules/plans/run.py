@@ -50,7 +50,7 @@ class Run:
     """Hand-written Snakemake rules to include."""
 
     python_version: str = ""
-    """The driver's, `3.13`: functions travel as bytecode, which no other minor version understands."""
+    """The driver's, `3.13`: functions are packed as bytecode, which no other minor version understands."""
 
     cluster: str | None = None
     """The cluster that was chosen, by the name of its file; None for none."""
@@ -77,7 +77,7 @@ def check_python(run: Run) -> None:
     if run.python_version != python_version():
         raise MarinRulesError(
             f"the run was planned with Python {run.python_version}, but its step is to run with Python"
-            f" {python_version()} ({sys.executable}): functions do not travel between the two. Give the step's"
+            f" {python_version()} ({sys.executable}): neither reads the other's functions. Give the step's"
             f" environment Python {run.python_version}, or start the run with Python {python_version()}."
         )
 

@@ -1,8 +1,8 @@
 """The user's own modules and those of the pipeline, as they were when the experiment was planned.
 
-Functions of importable modules travel by reference. So that an edit during a run changes nothing that was planned, and
-so that machines which do not have these files can run them, the sources of modules travel with the plan, and a step's
-process imports these instead of the files. Which ones:
+Functions of importable modules are packed by reference. So that an edit during a run changes nothing that was planned,
+and so that machines which do not have these files can run them, the sources of modules are packed into the plan, and a
+step's process imports these instead of the files. Which ones:
 
 - modules that stand beside the experiment or in its working directory, and modules of `marin_rules.pipeline`,
 - as far as they were imported when the experiment was planned, or as an `import` in the experiment file or in one of
@@ -11,8 +11,8 @@ process imports these instead of the files. Which ones:
 Nothing else in these folders is looked at. Installed packages are imported as usual. A module whose name is computed
 when the step runs is not known at planning, and is read from its file.
 
-A module that spells out a secret (the value of an `env_vars` variable that may be one) stays where it is: of it only a
-checksum travels, and a step that finds it changed, or does not find it, does not import it.
+A module that spells out a secret (the value of an `env_vars` variable that may be one) stays where it is: only a
+checksum of it is packed, and a step that finds it changed, or does not find it, does not import it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from marin_rules.project import PACKAGE
 from marin_rules.storage.files import file_size, read_bytes
 
 _PIPELINE = f"{PACKAGE.name}.pipeline"
-"""The one part of this package whose functions are steps, and travel as the user's do."""
+"""The one part of this package whose functions are steps, and is packed as the user's modules are."""
 
 _LATE_IMPORT = re.compile(rb"^[ \t]+(?:from|import)[ \t]|:[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 """An `import` that need not have been executed with its module. Most have none, and need not be parsed."""
@@ -56,7 +56,7 @@ class _Source:
     text: str
 
     checksum: str | None = None
-    """In place of the text of a module that does not travel."""
+    """In place of the text of a module that is not packed."""
 
 
 def collect_sources(folders: Sequence[str], secrets: Collection[str], experiment: str | None = None) -> bytes:
@@ -94,7 +94,7 @@ class _Collection:
             path = getattr(spec, "origin", None)
             if spec is None or not isinstance(path, str) or not path.endswith(".py"):
                 continue
-            if not self._travels(spec.name, path):
+            if not self._is_packed(spec.name, path):
                 continue
             if hides_python_module(spec.name):
                 raise PlanError(
@@ -133,12 +133,12 @@ class _Collection:
         if spec is None:
             return
         locations = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
-        if spec.origin is None and locations and self._travels(name, os.path.join(locations[0], "")):
+        if spec.origin is None and locations and self._is_packed(name, os.path.join(locations[0], "")):
             self._folders[name] = _Source("", locations, "")
-        elif spec.origin is not None and spec.origin.endswith(".py") and self._travels(name, spec.origin):
+        elif spec.origin is not None and spec.origin.endswith(".py") and self._is_packed(name, spec.origin):
             self._take(name, spec.origin, locations)
 
-    def _travels(self, name: str, path: str) -> bool:
+    def _is_packed(self, name: str, path: str) -> bool:
         if name.partition(".")[0] == PACKAGE.name:
             return name == _PIPELINE or name.startswith(f"{_PIPELINE}.")
         real = self._real_path(path)
@@ -155,8 +155,8 @@ class _Collection:
     def _take(self, name: str, path: str, locations: list[str] | None) -> None:
         if (size := file_size(path) or 0) > _MOST_BYTES:
             raise PlanError(
-                f"{path} has {size >> 20} MB: the module {name} cannot travel with the plan, which takes sources of up"
-                f" to {_MOST_BYTES >> 20} MB. Keep data in a file of their own, and let a step read it."
+                f"{path} has {size >> 20} MB: the module {name} cannot be packed into the plan, which takes sources of"
+                f" up to {_MOST_BYTES >> 20} MB. Keep data in a file of their own, and let a step read it."
             )
         source = read_bytes(path)
         if source is None:
@@ -179,7 +179,7 @@ def _locations(module: ModuleType) -> list[str] | None:
 
 
 class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Finds and loads the modules that travelled with the plan."""
+    """Finds and loads the modules that were packed into the plan."""
 
     def __init__(self, sources: bytes) -> None:
         found = json.loads(sources) if sources else {}
@@ -211,7 +211,7 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         if data is None or _checksum(data) != source.checksum:
             what = "is not on this machine" if data is None else "was edited after the run was planned"
             raise ImportError(
-                f"{source.origin} {what}, and could not travel with the plan: it spells out the value of an env_vars"
+                f"{source.origin} {what}, and could not be packed into the plan: it spells out the value of an env_vars"
                 " variable. Read the value from the environment instead, and start the experiment again.",
                 name=fullname,
                 path=source.origin,

@@ -67,8 +67,8 @@ def check_python(version: str) -> None:
     if found != version:
         raise Refusal(
             EXIT_WRONG_PYTHON,
-            f"this machine's Python is {found} ({sys.executable}), but the run was planned with {version}: functions do"
-            f" not travel between the two. Name a Python {version} in `jobs: python:` of the cluster's file, or start"
+            f"this machine's Python is {found} ({sys.executable}), but the run was planned with {version}: neither"
+            f" reads the other's functions. Name a Python {version} in `jobs: python:` of the cluster's file, or start"
             f" the run with Python {found}.",
         )
 

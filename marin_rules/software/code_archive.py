@@ -1,12 +1,12 @@
-"""The package as one file that travels: the same content is the same bytes, and is named after their digest.
+"""The package as one file: the same content is the same bytes, and is named after their digest.
 
     <prefix>/experiments/.code/<digest>.zip
 
 Machines that do not see the driver's files fetch it from there (see `bootstrap`), and take it only if its digest is the
 one that their job was given. It is uploaded once, by the first run that needs it, and serves all later ones.
 
-Only files of the package are in it, and settings that its caller adds. The user's own modules travel with the plan,
-which says exactly which ones a run needs; nothing else in the user's folders is looked at.
+Only files of the package are in it, and settings that its caller adds. The user's own modules are packed into the
+plan, which says exactly which ones a run needs; nothing else in the user's folders is looked at.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def package_files(package: Path = PACKAGE) -> dict[str, bytes]:
         if total > _MOST_BYTES:
             largest = max(_regular_files(package), key=lambda file: file.stat().st_size)
             raise SettingsError(
-                f"{package} cannot travel to machines that do not share it: it has more than {_MOST_BYTES >> 20} MB,"
+                f"{package} cannot be sent to machines that do not share it: it has more than {_MOST_BYTES >> 20} MB,"
                 f" most of it {largest} ({largest.stat().st_size >> 20} MB). Move what is no code out of it."
             )
         try:
             files[str(path.relative_to(package.parent))] = path.read_bytes()
         except OSError as error:
             raise SettingsError(
-                f"{path} cannot travel to machines that do not share it: {error.strerror}. The package must be whole;"
+                f"{path} cannot be sent to machines that do not share it: {error.strerror}. The package must be whole;"
                 " give yourself the right to read it, or install it again."
             ) from error
     return files

@@ -36,7 +36,7 @@ class Environment:
     requirements: tuple[str, ...]
 
     python: str
-    """Major and minor version, with the letters of its ABI: `3.13`, `3.13t`. Functions travel as bytecode, which is
+    """Major and minor version, with the letters of its ABI: `3.13`, `3.13t`. Functions are packed as bytecode, which is
     the same for all micro versions, and so is the ABI of compiled packages: a bug fix of Python changes no name."""
 
     implementation: str

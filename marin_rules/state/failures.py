@@ -88,7 +88,7 @@ def _class_of_main(name: str) -> Any:
 
 
 def pickled(error: BaseException) -> str | None:
-    """An exception as text that travels, None if it cannot."""
+    """An exception as text that another process can read, None if there is none."""
     buffer = io.BytesIO()
     try:
         _ExceptionPickler(buffer).dump(error)

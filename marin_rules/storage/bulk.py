@@ -23,7 +23,7 @@ logging.getLogger("gcsfs").addFilter(lambda record: record.levelno < logging.ERR
 _OBJECTS = "b/{}/o"
 
 _AT_ONCE = 128
-"""Requests under way. More do not make it faster, and some stores answer 429."""
+"""Requests at a time. More do not make it faster, and some stores answer 429."""
 
 
 def read_many(urls: Iterable[str]) -> dict[str, bytes | None]:

@@ -44,7 +44,7 @@ worker of the whole step, which will end it itself, or one that died."""
 
 @dataclass(frozen=True)
 class Begun:
-    """An array step that is under way."""
+    """An array step that is running."""
 
     round: int
     """Of its tasks."""

@@ -1,6 +1,6 @@
 """`__main__` in the process of a step: the experiment file, as far as its steps need it.
 
-What is defined in the experiment file belongs to the module `__main__` and travels by value. Code that sends it on to
+What is defined in the experiment file belongs to the module `__main__` and is packed by value. Code that sends it on to
 other processes (`multiprocessing`, `concurrent.futures`) pickles it by name, and must find it there. Forked children
 find it in this module. Children that are spawned execute the experiment file itself, as they would for a plain script;
 `executor_main` does nothing in them.

@@ -28,7 +28,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing is begun after this; waits for what is under way."""
+        """Nothing is begun after this; waits for what is being done."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

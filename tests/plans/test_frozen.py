@@ -386,7 +386,7 @@ def test_two_plans_of_one_experiment_differ_only_in_their_run(experiment: Path) 
     assert one.run.id != two.run.id
 
 
-# --- what cannot travel
+# --- what cannot be packed
 
 
 def numbers() -> Any:

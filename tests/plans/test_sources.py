@@ -1,4 +1,4 @@
-"""The modules that travel with a plan: which ones, and that a step imports them as they were."""
+"""The modules that are packed into a plan: which ones, and that a step imports them as they were."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from support.lab import REPOSITORY, Lab
 
 
 @pytest.fixture
-def travelling(tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """`travelling(experiment, **files)`: what travels with an experiment file that nothing was imported of."""
+def packed(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """`packed(experiment, files)`: what is packed with an experiment file that nothing was imported of."""
 
     def collect(experiment: str, files: dict[str, str]) -> dict[str, Any]:
         for name, text in files.items():
@@ -34,8 +34,8 @@ def travelling(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return collect
 
 
-def test_what_a_function_imports_when_it_runs_travels_and_nothing_else(
-    travelling: Callable[..., dict[str, Any]], tmp_path: Path
+def test_what_a_function_imports_when_it_runs_is_packed_and_nothing_else(
+    packed: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     files = {
         "lib_one/__init__.py": "",
@@ -48,7 +48,7 @@ def test_what_a_function_imports_when_it_runs_travels_and_nothing_else(
         ".env": "TOKEN=secret\n",
         "notes.txt": "lib_one",
     }
-    found = travelling("def step(config):\n    from lib_one.inner import f\n    import folder_only.deep\n", files)
+    found = packed("def step(config):\n    from lib_one.inner import f\n    import folder_only.deep\n", files)
     assert sorted(found) == [
         *("folder_only", "folder_only.deep"),
         *("lib_one", "lib_one.beside", "lib_one.inner", "lib_two"),
@@ -57,27 +57,25 @@ def test_what_a_function_imports_when_it_runs_travels_and_nothing_else(
     assert found["folder_only"]["locations"] == [str(tmp_path / "folder_only")]
 
 
-def test_a_folder_of_data_does_not_hide_the_package_of_its_name(travelling: Callable[..., dict[str, Any]]) -> None:
-    assert travelling("def step(config):\n    import datasets_x\n", {"datasets_x/data.json": "{}"}) == {}
+def test_a_folder_of_data_does_not_hide_the_package_of_its_name(packed: Callable[..., dict[str, Any]]) -> None:
+    assert packed("def step(config):\n    import datasets_x\n", {"datasets_x/data.json": "{}"}) == {}
 
 
 def test_a_file_with_the_name_of_a_module_of_pythons_is_not_taken_for_it(
-    travelling: Callable[..., dict[str, Any]],
+    packed: Callable[..., dict[str, Any]],
 ) -> None:
-    assert travelling("def step(config):\n    import wave\n", {"wave.py": "X = 1\n"}) == {}
+    assert packed("def step(config):\n    import wave\n", {"wave.py": "X = 1\n"}) == {}
 
 
-def test_a_huge_module_is_refused_by_name_and_not_read(
-    travelling: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_huge_module_is_refused_by_name_and_not_read(packed: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     with (tmp_path / "huge_module.py").open("wb") as file:
         file.truncate(2 << 30)
     with pytest.raises(PlanError, match=r"huge_module\.py has 2048 MB"):
-        travelling("def step(config):\n    import huge_module\n", {})
+        packed("def step(config):\n    import huge_module\n", {})
 
 
 def test_a_module_is_where_its_file_is_whatever_leads_there(
-    travelling: Callable[..., dict[str, Any]], tmp_path: Path
+    packed: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     elsewhere = tmp_path.parent / f"{tmp_path.name} elsewhere"
     elsewhere.mkdir()
@@ -86,9 +84,7 @@ def test_a_module_is_where_its_file_is_whatever_leads_there(
     (tmp_path / "package_by_name").symlink_to(elsewhere)
     files = {"inner/__init__.py": "", "inner/one.py": "X = 1\n"}
     (tmp_path / "second_name").symlink_to("inner")
-    found = travelling(
-        "def step(config):\n    import inside_by_name, package_by_name.outside, second_name.one\n", files
-    )
+    found = packed("def step(config):\n    import inside_by_name, package_by_name.outside, second_name.one\n", files)
     assert sorted(found) == ["second_name", "second_name.one"]
 
 

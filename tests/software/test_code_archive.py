@@ -1,4 +1,4 @@
-"""The package as an archive that travels: what is in it, what it is called, and how it gets to the prefix."""
+"""The package as an archive: what is in it, what it is called, and how it gets to the prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of a user, as long as they are under way."""
+"""The runs of a user, as long as they are active."""
 
 import json
 import os

@@ -41,7 +41,7 @@ _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 
 
 def submit(request: JobRequest) -> str:
-    """Hand a job or array to Slurm; returns its id. Its variables travel with it, and are written down nowhere else."""
+    """Hand a job or array to Slurm; returns its id. It is given its variables, which are written down nowhere else."""
     with contextlib.suppress(PermissionError):  # It may be a folder of its nodes, which this machine need not have.
         os.makedirs(os.path.dirname(request.log), exist_ok=True)
     answer = run_command(
@@ -92,8 +92,8 @@ def sbatch_words(request: JobRequest) -> list[str]:
 def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     """What sbatch runs with, all of which its job gets: the variables of the job, and sbatch's own settings.
 
-    That is how values travel: the one way that shows them to nobody. With `--export=NONE` none would, and Slurm would
-    start a login shell on the node in search of others, for seconds before each job.
+    That is how a job gets values: the one way that shows them to nobody. With `--export=NONE` it would get none, and
+    Slurm would start a login shell on the node in search of others, for seconds before each job.
     """
     settings = {name: ours[name] for name in ours if name.startswith("SBATCH_") or name in _SETTINGS}
     return {**settings, **variables}

@@ -43,7 +43,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """No refresh is begun after this; waits for one that is under way."""
+        """No refresh is begun after this; waits for one that was."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

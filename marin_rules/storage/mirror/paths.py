@@ -14,7 +14,7 @@ from marin_rules.storage.files import TEMPORARY_PREFIX
 
 SCHEME = "mirror://"
 FOLDER = ".mirror"
-"""At the top of the prefix: the leases of copies under way. Never listed."""
+"""At the top of the prefix: the leases of copies that are being made. Never listed."""
 
 _CONTROL_PREFIX = ".executor_"
 _KEY_DIGITS = 20

@@ -17,7 +17,7 @@ from marin_rules.storage.mirror.places import Place
 from marin_rules.storage.mirror.search import Found
 
 _AT_ONCE = 100
-"""Requests under way. More do not make it faster, and some stores answer 429."""
+"""Requests at a time. More do not make it faster, and some stores answer 429."""
 
 LARGEST_SINGLE_COPY = 5 * 2**30
 PART_SIZE = 512 * 2**20
@@ -43,7 +43,7 @@ def can_rewrite(source: Place, target: Place) -> bool:
 
 
 def rewrite_all(batch: Sequence[Found], target: Place, watch: Watch) -> None:
-    """Copy files of one source, concurrently. The first error stops the rest, after what is under way."""
+    """Copy files of one source, concurrently. The first error stops the rest, but not what was begun."""
     from fsspec.asyn import sync
 
     filesystem = target.filesystem()

@@ -88,7 +88,7 @@ class Dispatcher:
             os.write(self._requests, f"{STOP}\n".encode())
 
     def close(self) -> None:
-        """No step is under way any more."""
+        """No step is running any more."""
         self._stand_in.kill()
         self._stand_in.wait()
         os.write(self._answers, b"\n")

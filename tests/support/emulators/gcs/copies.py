@@ -21,7 +21,7 @@ _MOST_COMPONENTS = 32
 
 @dataclass
 class Rewrite:
-    """A rewrite under way: nothing is visible at its destination before its last call."""
+    """A rewrite that has begun: nothing is visible at its destination before its last call."""
 
     source: StoredObject
     destination: tuple[str, str]
