@@ -9,8 +9,8 @@ import argparse
 import sys
 from typing import NoReturn
 
-from marin_rules.engine import interrupts
 from marin_rules.engine.given_plan import give_plan
+from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.job_resources import STEP_SLOT
 from marin_rules.parentage import end_with_parent
 from marin_rules.settings.locations import config_file, profiles, snakefile
@@ -28,7 +28,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.parent is not None:
         end_with_parent(options.parent)
-    interrupts.install(terminate_stops=True)
+    INTERRUPTS.install(terminate_stops=True)
     try:
         _run(options)
     except KeyboardInterrupt:  # Before Snakemake had jobs to end.

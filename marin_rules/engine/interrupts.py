@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from types import FrameType
-from typing import Any
 
 from marin_rules.worker.step_process import descendants
 
@@ -28,54 +27,85 @@ _LOOK_SECONDS = 0.1
 _JOBS = (b"run-step", b"marin_rules.worker")
 """Command lines of the processes that jobs of steps start."""
 
-# Globals: signals come to the process, and `python -m marin_rules.engine` handles them before Snakemake reads the
-# Snakefile, to which it can hand nothing over.
-_stopped_at: float | None = None
-_finishes_gracefully = False
-_is_over = False
-_terminate_stops = False
-_noted_signals: int | None = None
-"""The end of a pipe into which Python writes the number of each signal that comes."""
+
+class Interrupts:
+    """What has stopped this run, if anything has, and what the signals that stop runs do."""
+
+    def __init__(self) -> None:
+        self._stopped_at: float | None = None
+        self._finishes_gracefully = False
+        self._is_over = False
+        self._terminate_stops = False
+        self._noted_signals: int | None = None
+        """The end of a pipe into which Python writes the number of each signal that comes."""
+
+    def came(self) -> bool:
+        """Whether this run was told to stop."""
+        return self._stopped_at is not None or self._finishes_gracefully
+
+    def end(self) -> None:
+        """Everything is done: a request to stop that comes now has nothing left to stop."""
+        self._is_over = True
+
+    def install(self, *, terminate_stops: bool = False) -> None:
+        """Handle the signals that stop a run, from now on; those that are ignored (nohup) stay so."""
+        self._terminate_stops = self._terminate_stops or terminate_stops
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGINT, signal.SIGHUP, *([signal.SIGTERM] if self._terminate_stops else [])):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._stop)
+        self._let_signals_wake_the_main_thread()
+
+    def take_terminate_over(self) -> None:
+        """Snakemake has just set its own handler of SIGTERM: replace it, or make it safe."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self._terminate_stops:
+            signal.signal(signal.SIGTERM, self._stop)
+            return
+        finish_gracefully = signal.getsignal(signal.SIGTERM)
+        if callable(finish_gracefully):
+            # It takes a lock that this very thread may hold: in a thread of its own it waits for it.
+            def handle(number: int, frame: FrameType | None) -> None:
+                self._finishes_gracefully = True
+                threading.Thread(target=finish_gracefully, args=(number, None), daemon=True).start()
+
+            signal.signal(signal.SIGTERM, handle)
+
+    def _let_signals_wake_the_main_thread(self) -> None:
+        """Python runs handlers in its main thread, and leaves that asleep if another thread has taken the signal.
+
+        Snakemake's main thread sleeps until a job ends. Two signals at once are enough: then the kernel gives them to
+        two threads, or both to the other one.
+        """
+        if self._noted_signals is not None:
+            return
+        read, self._noted_signals = os.pipe()
+        os.set_blocking(self._noted_signals, False)
+        signal.signal(signal.SIGURG, lambda number, frame: None)
+        signal.set_wakeup_fd(self._noted_signals, warn_on_full_buffer=False)
+        main = threading.get_ident()
+        threading.Thread(target=_wake_up, args=(main, read), daemon=True).start()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._is_over or is_echo(self._stopped_at, now):
+            return
+        self._stopped_at = now
+        told = {pid for pid in _own_group() if _tell(pid)}
+        threading.Thread(target=_tell_late_jobs, args=(told,), daemon=True).start()
+        raise KeyboardInterrupt
 
 
-def came() -> bool:
-    """Whether this run was told to stop."""
-    return _stopped_at is not None or _finishes_gracefully
+INTERRUPTS = Interrupts()
+"""Those of this process. A global, because `python -m marin_rules.engine` handles signals before Snakemake reads the
+Snakefile, and Snakemake hands nothing on from the one to the other."""
 
 
-def end() -> None:
-    """Everything is done: a request to stop that comes now has nothing left to stop."""
-    global _is_over
-    _is_over = True
-
-
-def install(*, terminate_stops: bool = False) -> None:
-    """Handle the signals that stop a run, from now on; those that are ignored (nohup) stay so."""
-    global _terminate_stops
-    _terminate_stops = _terminate_stops or terminate_stops
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in (signal.SIGINT, signal.SIGHUP, *([signal.SIGTERM] if _terminate_stops else [])):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
-    _let_signals_wake_the_main_thread()
-
-
-def _let_signals_wake_the_main_thread() -> None:
-    """Python runs handlers in its main thread, and leaves that asleep if another thread has taken the signal.
-
-    Snakemake's main thread sleeps until a job ends. Two signals at once are enough: then the kernel gives them to two
-    threads, or both to the other one.
-    """
-    global _noted_signals
-    if _noted_signals is not None:
-        return
-    read, _noted_signals = os.pipe()
-    os.set_blocking(_noted_signals, False)
-    signal.signal(signal.SIGURG, lambda number, frame: None)
-    signal.set_wakeup_fd(_noted_signals, warn_on_full_buffer=False)
-    main = threading.get_ident()
-    threading.Thread(target=_wake_up, args=(main, read), daemon=True).start()
+def is_echo(stopped_at: float | None, now: float) -> bool:
+    """Whether a signal repeats an earlier one, rather than to insist."""
+    return stopped_at is not None and now - stopped_at < _ECHO_SECONDS
 
 
 def _wake_up(thread: int, signals: int) -> None:
@@ -85,40 +115,6 @@ def _wake_up(thread: int, signals: int) -> None:
             for seconds in _WAKE_UP_AFTER:
                 time.sleep(seconds)
                 signal.pthread_kill(thread, signal.SIGURG)
-
-
-def take_terminate_over() -> None:
-    """Snakemake has just set its own handler of SIGTERM: replace it, or make it safe."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    if _terminate_stops:
-        signal.signal(signal.SIGTERM, _stop)
-        return
-    finish_gracefully = signal.getsignal(signal.SIGTERM)
-    if callable(finish_gracefully):
-        # It takes a lock that this very thread may hold: in a thread of its own it waits for it.
-        def handle(number: int, frame: FrameType | None) -> None:
-            global _finishes_gracefully
-            _finishes_gracefully = True
-            threading.Thread(target=finish_gracefully, args=(number, None), daemon=True).start()
-
-        signal.signal(signal.SIGTERM, handle)
-
-
-def is_echo(stopped_at: float | None, now: float) -> bool:
-    """Whether a signal repeats an earlier one, rather than to insist."""
-    return stopped_at is not None and now - stopped_at < _ECHO_SECONDS
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    global _stopped_at
-    now = time.monotonic()
-    if _is_over or is_echo(_stopped_at, now):
-        return
-    _stopped_at = now
-    told = {pid for pid in _own_group() if _tell(pid)}
-    threading.Thread(target=_tell_late_jobs, args=(told,), daemon=True).start()
-    raise KeyboardInterrupt
 
 
 def _own_group() -> list[int]:
@@ -139,7 +135,7 @@ def _tell(pid: int) -> bool:
     return False
 
 
-def _tell_late_jobs(told: set[int]) -> Any:
+def _tell_late_jobs(told: set[int]) -> None:
     """Jobs that were just being started have not heard of it."""
     while True:
         time.sleep(_LOOK_SECONDS)

@@ -24,9 +24,10 @@ from snakemake.logging import logger
 from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.driver.launch import Launcher
 from marin_rules.driver.run_lifecycle import RunLifecycle
-from marin_rules.engine import interrupts, plan_in_process
+from marin_rules.engine import plan_in_process
 from marin_rules.engine.console import ALL_DONE
 from marin_rules.engine.given_plan import give_plan, plan_for
+from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.local_executor import use_warm_workers
@@ -59,7 +60,7 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     settings, plan = guarded(lambda: _settings_and_plan(config))
     in_process, invocation = plan_in_process.start(plan), Invocation(workflow)
     if invocation.is_driver:
-        interrupts.install()
+        INTERRUPTS.install()
         use_warm_workers()
         if (remark := foreign_profile(sys.argv[1:])) is not None:
             logger.warning(remark)
@@ -256,7 +257,7 @@ class MarinWorkflow:
 
     def start(self) -> None:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
-        interrupts.take_terminate_over()
+        INTERRUPTS.take_terminate_over()
         give_plan(self.plan.run.plan_path, self.plan.digest)
         if self.invocation.deploys_conda:
             made = self.invocation.conda_environments()
@@ -279,10 +280,10 @@ class MarinWorkflow:
 
     def finish(self, *, success: bool) -> None:
         """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""
-        whole = success or (interrupts.came() and self.invocation.is_over(self._is_done_again))
+        whole = success or (INTERRUPTS.came() and self.invocation.is_over(self._is_done_again))
         guarded(lambda: self._lifecycle.finish(success=whole))
         if whole:
-            interrupts.end()
+            INTERRUPTS.end()
             still_there = self.in_process.look_for_results_again()
             logger.info(ALL_DONE)
             if not still_there:
