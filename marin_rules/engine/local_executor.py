@@ -16,6 +16,7 @@ from snakemake.executors.local import run_wrapper
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
 from marin_rules.engine import plan_in_process
+from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.worker.warm.dispatcher import Dispatcher
 
 
@@ -58,7 +59,7 @@ class Executor(LocalExecutor):  # type: ignore[misc]
 
     def _hand_over(self, dispatcher: Dispatcher, arguments: list[str], job: Any, prepared: tuple[Any, ...]) -> None:
         code = dispatcher.run(arguments)
-        if code is None:
+        if code is None and not INTERRUPTS.came():
             self.cached_or_run(job, run_wrapper, *prepared)
         elif code != 0:
             raise SpawnedJobError  # The worker has said why.

@@ -201,5 +201,34 @@ def test_signals_to_a_steps_own_children_are_no_stop_signals(lab: Lab) -> None:
     assert json.loads((lab.folder_of("parent") / ".artifact.json").read_text()) == "whole"
 
 
+TWO_STEPS = """
+    import os
+    from marin_rules import ExecutorStep, executor_main
+
+    def work(config):
+        if not os.path.exists("waits"):
+            open("waits", "w").close()
+            open("gate").read()
+
+    if __name__ == "__main__":
+        executor_main(steps=[ExecutorStep(name=name, fn=work, config={}) for name in ("one", "two")])
+"""
+
+
+def test_a_signal_to_what_stands_for_the_steps_ends_those_that_run_and_no_later_one(lab: Lab, tmp_path: Path) -> None:
+    path = lab.experiment(TWO_STEPS)
+    run = lab.start_snakemake("--cores", "1", "--keep-going", experiment=path)
+    run.wait_for((tmp_path / "waits").exists, "the first step waits")
+    (stand_in,) = (pid for pid, line in run.command_lines().items() if "marin-rules" in line and "trap" in line)
+    os.kill(stand_in, signal.SIGTERM)
+    first = run.wait()
+    assert first.code != 0, first.output
+    assert {lab.status_of("one"), lab.status_of("two")} == {"CANCELLED", "SUCCESS"}, first.output
+
+    second = lab.snakemake(experiment=path)
+    assert second.code == 0, second.output
+    assert lab.status_of("one") == lab.status_of("two") == "SUCCESS"
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -111,6 +111,15 @@ def test_a_worker_that_is_gone_has_failed(server: FakeServer, dispatcher: Dispat
     assert code.result(timeout=60) == 1
 
 
+def test_a_step_that_was_refused_before_a_worker_had_it_is_left_to_a_job(
+    server: FakeServer, dispatcher: Dispatcher, pool: ThreadPoolExecutor
+) -> None:
+    code = pool.submit(dispatcher.run, ["--step", "a"])
+    name, *_ = server.request()
+    server.answer(f"{name} exit 143")
+    assert code.result(timeout=60) is None
+
+
 def test_all_steps_can_be_stopped(server: FakeServer, dispatcher: Dispatcher) -> None:
     dispatcher.stop_steps()
     assert server.request() == ["stop"]
@@ -118,7 +127,7 @@ def test_all_steps_can_be_stopped(server: FakeServer, dispatcher: Dispatcher) ->
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_the_group_stops_the_steps(number: int, server: FakeServer, dispatcher: Dispatcher) -> None:
-    """A process in the driver's group passes it on. Until it has set its traps, a signal ends it without a word."""
+    """A process in the driver's group passes it on, and ends. Until it has set its traps, it does so without a word."""
     stand_in: Any = dispatcher._stand_in
     assert os.getpgid(stand_in.pid) == os.getpgrp()
     heard: list[list[str]] = []
@@ -128,6 +137,8 @@ def test_a_signal_to_the_group_stops_the_steps(number: int, server: FakeServer, 
     os.kill(stand_in.pid, number)
     listener.join(60)
     assert heard == [["stop"]]
+    stand_in.wait(60)
+    assert dispatcher.run(["--step", "a"]) is None
 
 
 def test_without_the_process_that_passes_signals_on_steps_are_left_to_jobs(dispatcher: Dispatcher) -> None:

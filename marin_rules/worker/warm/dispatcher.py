@@ -30,10 +30,11 @@ _WORKER_IS_GONE = 1
 
 _STAND_IN = f"""
 exec 3<>"$1/{REQUESTS}" 4<>"$1/{QUIET}"
-trap 'echo {STOP} >&3' TERM INT HUP
+trap 'echo {STOP} >&3; exit' TERM INT HUP
 while kill -0 "$2" 2>/dev/null; do read -r -t 5 <&4; done
 """
-"""Waits where nothing ever comes, for signals and for the end of the server."""
+"""Waits where nothing ever comes, for a signal or for the end of the server. Steps that come after a signal, which may
+have been meant for this process alone, get jobs of their own."""
 
 
 class _Request:
@@ -78,7 +79,7 @@ class Dispatcher:
             while not request.answered.wait(_LOOK_SECONDS):
                 if not self._is_attended(request) and not request.answered.wait(_LOOK_SECONDS):
                     return None if request.worker is None else _WORKER_IS_GONE
-            return request.code
+            return None if request.worker is None else request.code
         finally:
             del self._pending[name]
 
