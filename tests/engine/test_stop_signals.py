@@ -169,7 +169,8 @@ OWN_SIGNALS = """
 
     def sleep(ready):
         os.write(ready, b"!")  # A signal that comes before Python is through with the fork is lost.
-        time.sleep(1000)
+        while True:
+            time.sleep(0.01)  # One that comes just before Python sleeps is heard only afterwards.
 
     def signal_children(path):
         signal.signal(signal.SIGTERM, handler)  # The children inherit it.
