@@ -9,7 +9,7 @@ import pytest
 from marin_rules.active import queues as module
 from marin_rules.active.queues import Queues, job_words
 from marin_rules.clusters.protocol import BusyError, Cluster, ClusterError, JobQueue, JobState, RefusedError
-from support.active_world import FakeQueue
+from support.fake_queue import FakeQueue
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_a_queued_job_is_waited_for_and_its_cluster_seldom_asked(world: ActiveWo
     questions: list[float] = []
     ask = world.cloud.jobs
     world.cloud.jobs = lambda: (questions.append(world.clock.monotonic()), ask())[1]  # type: ignore[method-assign]
-    world.clock.after(60, lambda: world.cloud.end("7"))
+    world.clock.after(60, lambda: world.cloud.play("7"))
     assert 60 <= follower.follow() <= 66
     assert min(later - earlier for earlier, later in pairwise(questions)) >= 5
 
@@ -143,7 +143,7 @@ def test_a_cluster_that_falls_silent_has_the_job_still(world: ActiveWorld) -> No
         return lambda: setattr(world.grid, "error", error)
 
     world.clock.after(10, silent(BusyError("no answer")))
-    world.clock.after(100, lambda: world.grid.end("7"))
+    world.clock.after(100, lambda: world.grid.play("7"))
     world.clock.after(200, silent(None))
     assert 200 <= follower.follow() <= 206
 

@@ -147,14 +147,14 @@ def test_a_job_is_cancelled_and_the_step_with_it(world: ActiveWorld) -> None:
 
     def cancel(number: str) -> None:
         world.finish(lease, plan.steps[0], Status.CANCELLED)
-        world.cloud.end(number, JobState.ENDING)
-        world.clock.after(5, lambda: world.cloud.end(number))
+        world.cloud.play(number, JobState.ENDING)
+        world.clock.after(5, lambda: world.cloud.play(number))
 
     world.cloud.on_cancel = cancel
     assert stop(world, plan.steps[0]).status is Status.CANCELLED
     assert (world.cloud.cancelled, world.grid.cancelled) == (["7"], [])
     assert world.said == ["stopping a: cancelled cloud job 7"]
-    assert world.cloud.listed["7"].state is JobState.CANCELLED
+    assert world.cloud.known["7"].state is JobState.CANCELLED
 
 
 def test_a_job_that_waits_leaves_a_cancelled_step(world: ActiveWorld) -> None:
@@ -182,7 +182,7 @@ def test_how_a_cancelled_job_ended(state: JobState, written: Status, expected: S
 
     def end(number: str) -> None:
         world.finish(lease, plan.steps[0], written)
-        world.cloud.end(number, state)
+        world.cloud.play(number, state)
 
     world.cloud.on_cancel = end
     assert stop(world, plan.steps[0]).status is expected
@@ -197,15 +197,15 @@ def test_an_array_is_cancelled_with_all_elements_that_have_not_ended(world: Acti
     )
 
     def cancel(number: str) -> None:
-        if world.cloud.listed[number].state is JobState.WAITING:
-            del world.cloud.listed[number]  # As if it had never been.
+        if world.cloud.known[number].state is JobState.WAITING:
+            del world.cloud.known[number]  # As if it had never been.
         else:
-            world.clock.after(5, lambda: world.cloud.end(number))
+            world.clock.after(5, lambda: world.cloud.play(number))
 
     world.cloud.on_cancel = cancel
     assert stop(world, plan.steps[0]).status is Status.CANCELLED
     assert world.cloud.cancelled == [f"7_{element}" for element in range(3, 500)]
-    assert {job.state for job in world.cloud.listed.values()} == {JobState.DONE, JobState.CANCELLED}
+    assert {job.state for job in world.cloud.known.values()} == {JobState.DONE, JobState.CANCELLED}
     assert world.said == ["stopping a: cancelled cloud job 7"]
 
 
@@ -227,7 +227,7 @@ def test_how_the_element_ended_that_had_the_lease_of_its_step(
 
     def end(number: str) -> None:
         world.finish(lease, plan.steps[0], written)
-        world.cloud.end(number, state)
+        world.cloud.play(number, state)
 
     world.cloud.on_cancel = end
     assert stop(world, plan.steps[0]).status is expected
@@ -237,7 +237,7 @@ def test_of_elements_that_do_not_end_a_few_are_named(world: ActiveWorld) -> None
     plan = world.run("a")
     tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))
     world.cloud.add_array("7", tag, {JobState.RUNNING: range(500)})
-    world.cloud.on_cancel = lambda number: world.cloud.end(number, JobState.ENDING)
+    world.cloud.on_cancel = lambda number: world.cloud.play(number, JobState.ENDING)
     with pytest.raises(MarinRulesError, match=r"600 s: cloud job 7_0 \(ENDING\), .*7_9 \(ENDING\) and 490 more; stop"):
         stop(world, plan.steps[0])
 
@@ -249,9 +249,9 @@ def test_a_job_that_ends_between_look_and_stop(is_forgotten: bool, world: Active
     survey = world.look()
     (address,) = find_steps(survey, plan.steps[0].output_path)
     world.finish(lease, plan.steps[0], Status.SUCCESS)
-    world.cloud.end("7", JobState.DONE)
+    world.cloud.play("7", JobState.DONE)
     if is_forgotten:
-        del world.cloud.listed["7"]
+        del world.cloud.known["7"]
     assert world.stopper().stop_step(survey, address).status is Status.SUCCESS
     assert world.status(plan.steps[0]) == "SUCCESS"
 
@@ -263,7 +263,7 @@ def test_a_silent_cluster_is_waited_for_and_told_of_once(world: ActiveWorld) -> 
     def answer_again() -> None:
         world.cloud.error = None
         world.finish(lease, plan.steps[0], Status.CANCELLED)
-        world.cloud.end("7")
+        world.cloud.play("7")
 
     def fall_silent(number: str) -> None:
         world.cloud.error = BusyError("no answer for 20 s")
@@ -280,7 +280,7 @@ def test_a_silent_cluster_is_waited_for_and_told_of_once(world: ActiveWorld) -> 
 def test_a_job_that_does_not_end_is_named_with_its_state(world: ActiveWorld) -> None:
     plan = world.run("a")
     job_worker(world, plan)
-    world.cloud.on_cancel = lambda number: world.cloud.end(number, JobState.ENDING)
+    world.cloud.on_cancel = lambda number: world.cloud.play(number, JobState.ENDING)
     with pytest.raises(MarinRulesError, match=r"not ended in 600 s: cloud job 7 \(ENDING\); stop the step again later"):
         stop(world, plan.steps[0])
 
@@ -293,7 +293,7 @@ def test_a_step_in_a_job_of_a_silent_cluster_is_left_alone(world: ActiveWorld) -
         stop(world, plan.steps[0])
     lease.verify()
     world.cloud.error, world.grid.error = None, BusyError("no answer")  # That of another cluster is no hindrance.
-    world.cloud.on_cancel = lambda number: (world.finish(lease, plan.steps[0], Status.CANCELLED), world.cloud.end("7"))
+    world.cloud.on_cancel = lambda number: (world.finish(lease, plan.steps[0], Status.CANCELLED), world.cloud.play("7"))
     assert stop(world, plan.steps[0]).status is Status.CANCELLED
 
 
@@ -344,7 +344,7 @@ def test_a_step_that_another_run_takes_up_at_once_is_theirs(world: ActiveWorld) 
 
     def hand_over(number: str) -> None:
         world.finish(first, plan.steps[0], Status.CANCELLED)
-        world.cloud.end(number)
+        world.cloud.play(number)
         assert other.try_acquire() is None
 
     world.cloud.on_cancel = hand_over
@@ -363,7 +363,7 @@ def test_a_worker_that_only_passes_by_is_waited_for(world: ActiveWorld) -> None:
 
     def hand_over(number: str) -> None:
         world.finish(first, plan.steps[0], Status.CANCELLED)
-        world.cloud.end(number)
+        world.cloud.play(number)
         assert passing.try_acquire() is None
         world.clock.after(1, passing.release)
 

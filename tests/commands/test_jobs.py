@@ -12,7 +12,8 @@ from marin_rules.active import queues
 from marin_rules.clusters.protocol import BusyError, Cluster, JobState, JobTag
 from marin_rules.commands.main import main
 from marin_rules.state.status import Status
-from support.active_world import ActiveWorld, FakeQueue, dead_here, tag_of
+from support.active_world import ActiveWorld, dead_here, tag_of
+from support.fake_queue import FakeQueue
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_what_is_active_is_listed_for_people_and_for_programs(
     world.grid.add("7", tag_of(plan, plan.steps[1]), JobState.WAITING, reason="Priority")
     assert main(["jobs", "list"]) == 0
     _head, first, second, _, run = capsys.readouterr().out.splitlines()
-    assert first.split() == ["a", "cloud", "7", "RUNNING", "node[1-2]", "1m01s", "1", plan.run.id]
+    assert first.split() == ["a", "cloud", "7", "RUNNING", "node1", "1m01s", "1", plan.run.id]
     assert second.split() == ["b", "grid", "7", "PENDING", "(Priority)", "-", "-", "1", plan.run.id]
     assert run.endswith(": 0 steps done, 2 left")
     assert main(["jobs", "list", "--json"]) == 0
@@ -89,7 +90,7 @@ def test_a_step_that_had_ended_says_so(world: ActiveWorld, capsys: pytest.Captur
 
     def end(number: str) -> None:
         world.finish(lease, plan.steps[0], Status.SUCCESS)
-        world.cloud.end(number, JobState.DONE)
+        world.cloud.play(number, JobState.DONE)
 
     world.cloud.on_cancel = end
     assert main(["jobs", "stop", plan.steps[0].key]) == 0

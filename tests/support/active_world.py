@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from marin_rules import ExecutorStep
 from marin_rules.active.queues import Queues
 from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
-from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobRequest, JobState, JobTag, element_id
+from marin_rules.clusters.protocol import JobTag
 from marin_rules.plan import make_plan
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
@@ -30,6 +30,7 @@ from marin_rules.state.step_lease import lease_path
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.owner import Owner
+from support.fake_queue import FakeQueue
 from support.lease_models.clock import ManualClock, elsewhere
 
 LIFETIME = 90.0
@@ -51,80 +52,6 @@ class SleepingClock(ManualClock):
         self._to_come = [(moment, action) for moment, action in self._to_come if moment > self.elapsed]
         for action in due:
             action()
-
-
-class FakeQueue:
-    """A cluster's queue that says what the test has put into it. See `protocol.JobQueue`."""
-
-    most_elements = 1000
-
-    def __init__(self, cluster: str) -> None:
-        self.cluster = cluster
-        self.title = cluster.capitalize()
-        self.listed: dict[str, ClusterJob] = {}
-        self.cancelled: list[str] = []
-        self.error: ClusterError | None = None
-        """What it answers with, whatever it is asked."""
-
-        self.on_cancel: Callable[[str], object] = self.end
-        """What a cancellation does to a job; by default it ends at once."""
-
-        self.is_closed = False
-
-    def add(self, number: str, tag: JobTag | None, state: JobState = JobState.RUNNING, **details: Any) -> ClusterJob:
-        word = details.pop("word", "PENDING" if state is JobState.WAITING else state.name)
-        nodes = details.pop("nodes", "" if state is JobState.WAITING else "node[1-2]")
-        job = ClusterJob(self.cluster, number, state, word, nodes=nodes, seconds=61.0, tag=tag, **details)
-        self.listed[number] = job
-        return job
-
-    def add_array(self, number: str, tag: JobTag, states: Mapping[JobState, Sequence[int]]) -> list[ClusterJob]:
-        """An array, by the states of its elements."""
-        return [
-            self.add(element_id(number, element), tag, state, element=element)
-            for state, elements in states.items()
-            for element in elements
-        ]
-
-    def end(self, number: str, state: JobState = JobState.CANCELLED) -> None:
-        self.listed[number] = replace(self.listed[number], state=state, word=state.name)
-
-    def jobs(self) -> dict[str, ClusterJob]:
-        self._answer()
-        return dict(self.listed)
-
-    def look(self, ids: Sequence[str]) -> dict[str, ClusterJob]:
-        self._answer()
-        return {number: self.listed[number] for number in ids if number in self.listed}
-
-    def cancel(self, ids: Sequence[str]) -> None:
-        self._answer()
-        for number in ids:
-            self.cancelled.append(number)
-            if number in self.listed and self.listed[number].is_live:
-                self.on_cancel(number)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def deal(self, tasks: Sequence[int]) -> Sequence[Sequence[int]]:
-        raise NotImplementedError
-
-    def submit(self, request: JobRequest) -> str:
-        raise NotImplementedError
-
-    def log_of(self, log: str, job: str) -> str:
-        raise NotImplementedError
-
-    def advice(self, job: ClusterJob) -> str | None:
-        raise NotImplementedError
-
-    def cancel_command(self, ids: Sequence[str]) -> str:
-        raise NotImplementedError
-
-    def _answer(self) -> None:
-        if self.error is not None:
-            raise self.error
 
 
 @dataclass

@@ -1,5 +1,5 @@
-"""A cluster in memory that fulfils the protocol, a clock that runs only when told to, and an executor between both and
-a Snakemake of few words: runs on a cluster in milliseconds.
+"""An executor between a cluster in memory (`fake_queue`), a clock that runs only when told to, and a Snakemake of few
+words: runs on a cluster in milliseconds.
 
 Steps, leases, statuses and runs are real files in the folder of the test; what happens to jobs, the test says.
 """
@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,14 +21,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from marin_rules import ExecutorStep
 from marin_rules.clusters.protocol import (
-    JOB,
-    BusyError,
     Cluster,
-    ClusterJob,
-    JobRequest,
-    JobState,
-    JobTag,
-    element_id,
 )
 from marin_rules.engine import cluster_executor, plan_in_process
 from marin_rules.engine.cluster_executor import ClusterExecutor
@@ -42,6 +35,7 @@ from marin_rules.plans.run import new_run
 from marin_rules.state.info import info_path
 from marin_rules.state.status import Status, status_path
 from marin_rules.units import timestamp
+from support.fake_queue import FakeQueue
 
 
 @dataclass
@@ -64,110 +58,6 @@ class FakeClock(Clock):
             self.meanwhile.pop(0)()
         if len(self.waited) > 1000:
             raise AssertionError("waited for ever")
-
-
-class FakeCluster:
-    """See `protocol.JobQueue`."""
-
-    cluster = "fake"
-    title = "The Fake"
-    most_elements = 8
-
-    def __init__(self) -> None:
-        self.requests: dict[str, JobRequest] = {}
-        self.known: dict[str, ClusterJob] = {}
-        self.forgotten: dict[str, ClusterJob] = {}
-        """What only its accounting knows."""
-
-        self.refusals: list[Exception] = []
-        """What the next submissions are answered with."""
-
-        self.loses_answers = False
-        """Jobs are taken, and nobody hears of it."""
-
-        self.is_silent = False
-        self.questions = 0
-        """How often it was asked for its jobs."""
-
-        self.cannot_cancel = False
-        self.cancelled: list[str] = []
-        self.while_submitting: Callable[[], object] = lambda: None
-        self.is_closed = False
-
-    # -- what tests do to jobs -------------------------------------------------------------------------------
-
-    def play(self, number: str, state: JobState, **fields: Any) -> None:
-        """Let a job be in a state."""
-        nodes = fields.pop("nodes", "" if state is JobState.WAITING else "node1")
-        word = fields.pop("word", state.name)
-        self.known[number] = replace(self.known[number], state=state, word=word, nodes=nodes, **fields)
-
-    def add(
-        self,
-        tag: JobTag | None,
-        state: JobState = JobState.RUNNING,
-        elements: Sequence[int] | None = None,
-        **fields: Any,
-    ) -> str:
-        """A job or an array that somebody else has submitted."""
-        number = str(len(self.known) + 1)
-        for element in [None] if elements is None else elements:
-            id = number if element is None else element_id(number, element)
-            self.known[id] = ClusterJob(
-                self.cluster, id, state, state.name, tag=tag, element=element, **{"nodes": "node1", **fields}
-            )
-        return number
-
-    def forget(self, number: str, *, accounting: bool = False) -> None:
-        job = self.known.pop(number)
-        if accounting:
-            self.forgotten[number] = job
-
-    # -- the protocol ----------------------------------------------------------------------------------------
-
-    def deal(self, tasks: Sequence[int]) -> list[list[int]]:
-        """One array for each eight numbers, of which some tasks may be missing."""
-        arrays: dict[int, list[int]] = {}
-        for task in tasks:
-            arrays.setdefault(task // self.most_elements, []).append(task)
-        return list(arrays.values())
-
-    def submit(self, request: JobRequest) -> str:
-        if self.refusals:
-            raise self.refusals.pop(0)
-        number = self.add(request.tag, JobState.WAITING, request.elements, nodes="")
-        self.requests[number] = request
-        self.while_submitting()
-        if self.loses_answers:
-            self.loses_answers = False
-            raise BusyError("no answer")
-        return number
-
-    def jobs(self) -> Mapping[str, ClusterJob]:
-        self.questions += 1
-        if self.is_silent:
-            raise BusyError("no answer")
-        return dict(self.known)
-
-    def look(self, ids: Sequence[str]) -> Mapping[str, ClusterJob]:
-        return {**self.jobs(), **{number: self.forgotten[number] for number in ids if number in self.forgotten}}
-
-    def cancel(self, ids: Sequence[str]) -> None:
-        if self.cannot_cancel:
-            raise BusyError("no answer")
-        self.cancelled += ids
-
-    def log_of(self, log: str, job: str) -> str:
-        return log.replace(JOB, job)
-
-    def advice(self, job: ClusterJob) -> str | None:
-        return f"let {job.id} go" if job.reason == "Held" else None
-
-    def cancel_command(self, ids: Sequence[str]) -> str:
-        return f"fake-cancel {' '.join(ids)}"
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 @dataclass(frozen=True)
@@ -293,7 +183,7 @@ class ClusterWorld:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self.cluster = FakeCluster()
+        self.cluster = FakeQueue()
         self.clock = FakeClock()
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
         monkeypatch.chdir(folder)

@@ -275,11 +275,11 @@ def test_ctrl_c_cancels_arrays_as_a_whole_and_says_so_of_the_step(world: Cluster
 
 
 def test_while_the_cluster_is_silent_nothing_is_concluded(world: ClusterWorld, driver: Driver) -> None:
-    world.cluster.is_silent = True
+    world.cluster.error = BusyError("no answer")
     for _ in range(3):
         world.clock.time += 1000
         assert driver.look() == ["parts"]
-    world.cluster.is_silent = False
+    world.cluster.error = None
     finish(world, driver, *range(6))
     assert driver.look() == []
     assert driver.results == (["parts"], NOTHING)

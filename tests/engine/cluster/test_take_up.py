@@ -227,14 +227,14 @@ def test_restarts_before_a_job_was_found_are_not_counted(world: ClusterWorld) ->
 def test_a_job_that_is_about_to_end_is_waited_for_before_another_is_submitted(world: ClusterWorld) -> None:
     driver = world.driver("model")
     step = the_step(driver)
-    number = world.cluster.add(JobTag.of("older", step.key, step.output_path), JobState.ENDING)
+    world.cluster.add("1", JobTag.of("older", step.key, step.output_path), JobState.ENDING)
     driver.submit("model")
     for _ in range(2):
         world.clock.time += 1.0
         assert driver.look() == ["model"]
     assert world.cluster.requests == {}
     assert world.clock.waited == []  # The threads that submit jobs have others to submit.
-    world.cluster.play(number, JobState.FAILED)
+    world.cluster.play("1", JobState.FAILED)
     world.clock.time += 1.0
     assert driver.look() == ["model"]
     assert list(world.cluster.requests) == ["2"]
@@ -334,9 +334,9 @@ def test_a_step_that_is_forced_runs_although_it_is_done(world: ClusterWorld) -> 
     write_status(the_step(driver), Status.SUCCESS)
     driver.submit("model")
     assert list(world.cluster.requests) == ["1"]
-    world.cluster.is_silent = True
+    world.cluster.error = BusyError("no answer")
     assert driver.look() == ["model"]
-    world.cluster.is_silent = False
+    world.cluster.error = None
     world.cluster.play("1", JobState.DONE)
     assert driver.look() == []
     assert driver.results == (DONE, NOTHING)

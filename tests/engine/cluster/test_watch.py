@@ -131,17 +131,17 @@ def test_a_job_that_ended_well_and_did_nothing_has_failed(world: ClusterWorld, d
 
 
 def test_nothing_is_concluded_from_silence_which_is_told_once(world: ClusterWorld, driver: Driver) -> None:
-    world.cluster.is_silent = True
+    world.cluster.error = BusyError("no answer")
     for _ in range(3):
         world.clock.time += 1000.0
         assert driver.look() == ["model"]
-    world.cluster.is_silent = False
+    world.cluster.error = None
     assert driver.look() == ["model"]
     assert driver.said == ["fake does not answer, its jobs go on: no answer", "fake answers again"]
 
 
 def test_a_step_that_ends_in_silence_is_done(world: ClusterWorld, driver: Driver) -> None:
-    world.cluster.is_silent = True
+    world.cluster.error = BusyError("no answer")
     write_status(the_step(driver), Status.SUCCESS)
     assert driver.look() == []
     assert driver.results == (DONE, NOTHING)
@@ -153,7 +153,7 @@ def test_a_job_that_is_forgotten_is_submitted_again_after_a_minute(world: Cluste
     world.clock.time += MISSING_SECONDS
     assert driver.look() == ["model"]
     assert list(world.cluster.requests)[-1] == "1"  # The fake counts anew: it knows no job.
-    assert driver.said[0] == "again  model: fake job 1 was forgotten by The Fake; submitted again (1 of at most 20)"
+    assert driver.said[0] == "again  model: fake job 1 was forgotten by Fake; submitted again (1 of at most 20)"
 
 
 def test_a_job_that_only_the_accounting_knows_has_ended_as_it_says(world: ClusterWorld, driver: Driver) -> None:
@@ -229,9 +229,12 @@ def test_ctrl_c_during_a_submission_ends_the_job_that_it_made(world: ClusterWorl
 
 
 def test_ctrl_c_during_a_submission_names_a_job_that_cannot_be_cancelled(world: ClusterWorld) -> None:
+    def cancel_in_vain() -> None:
+        world.cluster.error = BusyError("no answer")
+        driver.cancel()
+
     driver = world.driver("model")
-    world.cluster.while_submitting = driver.cancel
-    world.cluster.cannot_cancel = True
+    world.cluster.while_submitting = cancel_in_vain
     driver.submit("model")
     assert driver.said == ["could not cancel the jobs: no answer. Do it by hand: fake-cancel 1"]
 
@@ -247,7 +250,7 @@ def test_ctrl_c_ends_a_job_whose_submission_got_no_answer(world: ClusterWorld) -
 def test_ctrl_c_tells_of_a_job_that_may_be_in_a_silent_queue(world: ClusterWorld) -> None:
     def fall_silent() -> None:
         driver.cancel()
-        world.cluster.is_silent = True
+        world.cluster.error = BusyError("no answer")
 
     driver = world.driver("model")
     world.cluster.loses_answers = True
@@ -265,7 +268,7 @@ def test_nothing_is_submitted_after_ctrl_c(world: ClusterWorld) -> None:
 
 
 def test_jobs_that_cannot_be_cancelled_are_named(world: ClusterWorld, driver: Driver) -> None:
-    world.cluster.cannot_cancel = True
+    world.cluster.error = BusyError("no answer")
     driver.cancel()
     assert driver.said == ["could not cancel the jobs: no answer. Do it by hand: fake-cancel 1"]
 
