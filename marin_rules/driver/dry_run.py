@@ -14,9 +14,12 @@ from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
+from marin_rules.state.assessment import Assessment
 from marin_rules.state.status import read_statuses
 from marin_rules.state.stored_states import assess_stored
 from marin_rules.state.table import table
+from marin_rules.storage.explain import StorageError
+from marin_rules.storage.files import check_directory
 
 _PROFILE_VARIABLE = "SNAKEMAKE_PROFILE"
 """Names the profile that Snakemake takes where none is given."""
@@ -31,7 +34,7 @@ def needs_engine(plan: FrozenPlan) -> bool:
 
 
 def show(plan: FrozenPlan) -> None:
-    """Print the table of steps on standard error. What a run would refuse before its first step is raised."""
+    """Print the table of steps on standard error. What is wrong with the experiment or its settings is raised."""
     _check_configuration()
     lines = [f"experiment {plan.run.caller_path}, prefix {plan.run.prefix}"]
     lines += [f"warning: {warning}" for warning in plan.warnings]
@@ -45,6 +48,19 @@ def show(plan: FrozenPlan) -> None:
         destination=lambda step: destination_here(plan, step),
     )
     print(f"\n{text}\n", file=sys.stderr, flush=True)
+    if (trouble := trouble_ahead(plan, assessment)) is not None:
+        print(f"warning: {trouble}", file=sys.stderr, flush=True)
+
+
+def trouble_ahead(plan: FrozenPlan, assessment: Assessment) -> str | None:
+    """What would stop a run before its first step. No error: whoever may only read a prefix may ask what is done."""
+    if not assessment.scheduled:
+        return None
+    try:
+        check_directory(plan.run.directory)
+    except StorageError as error:
+        return f"a run would stop before its first step: {error}"
+    return None
 
 
 def _check_configuration() -> None:

@@ -19,6 +19,7 @@ from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from marin_rules.driver.dry_run import trouble_ahead
 from marin_rules.engine import plan_in_process
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.trouble import told_in
@@ -190,6 +191,8 @@ class LogHandler(LogHandlerBase):
             destination=in_process.destination,
         )
         self._write(f"\n{show}\n")
+        if dry_run and (trouble := trouble_ahead(in_process.plan, in_process.assessment)) is not None:
+            self._write(f"warning: {trouble}")
         self._total = len(in_process.assessment.scheduled)
         if not dry_run and self._terminal and self._total:
             self._ticking = threading.Event()

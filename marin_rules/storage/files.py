@@ -150,6 +150,20 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
 
 
+def check_directory(path: str) -> None:
+    """Raise what `make_directory` would, and the first file in it, as far as that shows without making anything."""
+    if is_url(path):
+        return
+    path = local_path(path)
+    with explained_errors("make the directory", path):
+        nearest = _nearest_directory(os.path.join(path, ""))
+        if not os.path.isdir(nearest):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            code = errno.EROFS if os.statvfs(nearest).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(code, os.strerror(code), path)
+
+
 def remove_tree(path: str) -> None:
     """Remove a directory with all that is in it; an absent one is fine."""
     if is_url(path):

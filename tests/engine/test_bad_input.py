@@ -284,6 +284,22 @@ def test_a_prefix_that_may_not_be_written(tmp_path: Path, hello_world: Path, lab
     assert list(lab.prefix.iterdir()) == []
 
 
+@pytest.mark.parametrize("door", ["snakemake", "python"])
+def test_a_dry_run_says_that_its_prefix_may_not_be_written(door: str, hello_world: Path, lab: Lab) -> None:
+    lab.prefix.mkdir()
+    lab.prefix.chmod(0o555)
+    command: list[str | Path] = [sys.executable, hello_world, "--prefix", lab.prefix, "--dry_run"]
+    if door == "snakemake":
+        command = [Path(sys.executable).with_name("snakemake"), "--snakefile", lab.repository / "Snakefile", "-n"]
+        command += ["--config", f"experiment={hello_world}", f"prefix={lab.prefix}"]
+    result = lab.start([*obeying_permissions(), *command]).wait()
+    assert result.code == 0, result.output
+    assert "2 steps: 2 would run" in result.output
+    (warning,) = (line for line in result.output.splitlines() if line.startswith("warning: "))
+    assert f"a run would stop before its first step: cannot make the directory {lab.prefix}/" in warning
+    assert "permission denied" in warning
+
+
 def test_a_prefix_that_may_only_be_read_serves_what_is_done(hello_world: Path, lab: Lab) -> None:
     first = lab.snakemake("-j", "2", experiment=hello_world)
     assert first.code == 0, first.output
@@ -295,10 +311,11 @@ def test_a_prefix_that_may_only_be_read_serves_what_is_done(hello_world: Path, l
     by_snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", lab.repository / "Snakefile"]
     by_snakemake += ["--config", f"experiment={hello_world}", f"prefix={lab.prefix}"]
     by_python = [sys.executable, hello_world, "--prefix", lab.prefix]
-    for command in (by_snakemake, by_python):
+    for command in (by_snakemake, by_python, [*by_snakemake, "-n"], [*by_python, "--dry_run"]):
         result = lab.start([*obeying_permissions(), *command]).wait()
         assert result.code == 0, result.output
         assert "2 steps: 2 cached" in result.output
+        assert "warning" not in result.output
     for folder in folders:
         folder.chmod(0o755)
 

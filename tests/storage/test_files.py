@@ -12,6 +12,7 @@ import pytest
 
 from marin_rules.storage.files import (
     StorageError,
+    check_directory,
     file_size,
     local_path,
     make_directory,
@@ -165,6 +166,21 @@ def test_the_advice_names_a_directory_that_exists(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "makedirs", deny)
     with pytest.raises(StorageError, match=f"ls -ld '{tmp_path}'"):
         write_atomic(str(tmp_path / "deep" / "er" / "status"), b"x")
+
+
+def test_what_stands_in_the_way_of_a_directory_shows_before_it_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for below in (file, file / "deep" / "er"):
+        with pytest.raises(StorageError) as looked:
+            check_directory(str(below))
+        with pytest.raises(StorageError) as made:
+            make_directory(str(below))
+        assert str(looked.value) == str(made.value)
+    for fine in (tmp_path, tmp_path / "deep" / "er"):
+        check_directory(str(fine))
+    check_directory("gs://bucket/key")
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_disk_that_fills_up_in_the_middle_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
