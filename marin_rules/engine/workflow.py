@@ -153,12 +153,15 @@ class MarinWorkflow:
         return lambda wildcards: conda_file(self.in_process.step(wildcards.step))
 
     def command(self, rule: str) -> Any:
-        """What the job of a step executes; Snakemake fills the step in."""
+        """What the job of a step executes; Snakemake fills the step in.
+
+        A function of the output: what is derived from that is not recorded with the job. To write a record of any other
+        parameter Snakemake imports pandas, wherever that is installed, which takes longer than twenty steps.
+        """
         if all(map(is_plain, self._steps_of(rule))):
             command = guarded(lambda: self._commands.command(None))
-            # Text with braces would have wildcards; what a function returns is taken as it is, but takes longer.
-            return command if "{" not in command else lambda wildcards: command
-        return lambda wildcards: guarded(lambda: self._commands.command(self.in_process.step(wildcards.step)))
+            return lambda wildcards, output: command
+        return lambda wildcards, output: guarded(lambda: self._commands.command(self.in_process.step(wildcards.step)))
 
     def _steps_of(self, rule: str) -> list[FrozenStep]:
         return self._steps_by_rule.get(rule, [])
