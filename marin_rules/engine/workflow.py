@@ -195,6 +195,8 @@ class MarinWorkflow:
         guarded(lambda: self._prepare(scheduled))
         if not scheduled or self._is_told_without_jobs:
             return self._nothing_to_run()
+        if self.invocation.is_driver and not self.invocation.dry_run and self._starts_jobs_here:
+            self._lifecycle.warm_up()
         return self._targets.of_all(scheduled)
 
     @property
@@ -276,7 +278,6 @@ class MarinWorkflow:
             self._assessment,
             self.in_process.statuses(),
             uses_our_files=self.in_process.uses_our_files,
-            warm=self._starts_jobs_here,
         )
         self.in_process.dispatcher = self._lifecycle.dispatcher
 
