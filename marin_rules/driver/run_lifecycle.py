@@ -1,5 +1,6 @@
 """The life of a run: what happens before its first job and after its last one, whoever runs the jobs.
 
+lifecycle.warm_up()                     as soon as it is known that steps will run on this machine
 lifecycle.start(assessment, statuses)   before the first job: the plan is written, the run registered
 lifecycle.nothing_to_run()              instead of it, when everything is done already
 lifecycle.finish(success=...)           after the last job
@@ -37,6 +38,10 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _say_cold(error: OSError) -> None:
+    _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
+
+
 class RunLifecycle:
     """Starts and ends the run of one plan."""
 
@@ -50,18 +55,25 @@ class RunLifecycle:
 
         self._presence = RunPresence(plan)
 
+    def warm_up(self) -> None:
+        """Get workers ready for steps on this machine, while the run is still being prepared. It only saves time."""
+        if self._warm is None:
+            try:
+                self._warm = WarmServer()
+            except OSError as error:
+                _say_cold(error)
+
     def start(
         self,
         assessment: Assessment,
         statuses: Mapping[str, StatusOrError],
         *,
         uses_our_files: Callable[[FrozenStep], bool] = lambda step: True,
-        warm: bool = False,
     ) -> None:
         """Make everything ready for jobs. Whatever is missing is reported before anything is written.
 
         `statuses` are those of all output paths, as they were judged. Environments are built here for steps whose jobs
-        use the driver's files. `warm`: steps will run on this machine, so a worker is kept ready for them.
+        use the driver's files.
         """
         self._assessment = assessment
         run = self._plan.run
@@ -76,12 +88,12 @@ class RunLifecycle:
         os.environ.update(exported(self._plan.variables) or passed_on())
         os.environ[DRIVER_JOB_VARIABLE] = driver_job()
         self._presence.begin()
-        if warm:
+        if self._warm is not None:
             try:
-                self._warm = WarmServer(run.plan_path, self._plan.digest)
+                self._warm.serve(run.plan_path, self._plan.digest)
                 self.dispatcher = Dispatcher(self._warm)
-            except OSError as error:  # It only saves time.
-                _say(f"marin-rules: workers are not kept warm, each step starts a Python of its own: {error}")
+            except OSError as error:
+                _say_cold(error)
 
     def nothing_to_run(self) -> None:
         """Even an experiment whose steps are all done is written down, once, by whoever may write there."""

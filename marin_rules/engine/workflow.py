@@ -154,12 +154,15 @@ class MarinWorkflow:
         return lambda wildcards: conda_file(self.in_process.step(wildcards.step))
 
     def command(self, rule: str) -> Any:
-        """What the job of a step executes; Snakemake fills the step in."""
+        """What the job of a step executes; Snakemake fills the step in.
+
+        A function of the output: what is derived from that is not recorded with the job. To write a record of any other
+        parameter Snakemake imports pandas, wherever that is installed, which takes longer than twenty steps.
+        """
         if all(map(is_plain, self._steps_of(rule))):
             command = guarded(lambda: self._commands.command(None))
-            # Text with braces would have wildcards; what a function returns is taken as it is, but takes longer.
-            return command if "{" not in command else lambda wildcards: command
-        return lambda wildcards: guarded(lambda: self._commands.command(self.in_process.step(wildcards.step)))
+            return lambda wildcards, output: command
+        return lambda wildcards, output: guarded(lambda: self._commands.command(self.in_process.step(wildcards.step)))
 
     def _steps_of(self, rule: str) -> list[FrozenStep]:
         return self._steps_by_rule.get(rule, [])
@@ -193,6 +196,8 @@ class MarinWorkflow:
         guarded(lambda: self._prepare(scheduled))
         if not scheduled or self._is_told_without_jobs:
             return self._nothing_to_run()
+        if self.invocation.is_driver and not self.invocation.dry_run and self._starts_jobs_here:
+            self._lifecycle.warm_up()
         return self._targets.of_all(scheduled)
 
     @property
@@ -274,7 +279,6 @@ class MarinWorkflow:
             self._assessment,
             self.in_process.statuses(),
             uses_our_files=self.in_process.uses_our_files,
-            warm=self._starts_jobs_here,
         )
         self.in_process.dispatcher = self._lifecycle.dispatcher
 

@@ -26,6 +26,7 @@ import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import IO
 
 from marin_rules.errors import SettingsError
 from marin_rules.storage.explain import StorageError
@@ -173,9 +174,16 @@ def _ledger_file(limit_gb: float | None) -> Iterator[str]:
     It has no name in any directory, so that it goes with this process, however that ends. Others of this user open it
     as one of this process's open files.
     """
-    with tempfile.TemporaryFile(buffering=0) as file:
+    with _nameless_file() as file:
         file.write(f"{_MARK} {'-' if limit_gb is None else limit_gb!r} 0\n".encode())
         yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
+
+
+def _nameless_file() -> IO[bytes]:
+    """In memory, where the system has such files: for one on a disk Python has to look for a folder first."""
+    with contextlib.suppress(AttributeError, OSError):
+        return os.fdopen(os.memfd_create(_MARK), "wb", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 _of_this_block: ContextVar[Ledger | None] = ContextVar("marin_rules_mirror_budget", default=None)

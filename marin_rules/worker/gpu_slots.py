@@ -63,6 +63,8 @@ class GpuSlots:
 
     def try_take(self) -> str | None:
         """Take the GPUs if enough are free: `None` when they are ours, otherwise what is missing. Call it again."""
+        if not self.wanted:
+            return None
         there = tuple(dict.fromkeys(gpus()))
         needed = min(self.wanted, len(there))
         if len(self._locks) == needed:

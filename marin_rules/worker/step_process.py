@@ -112,6 +112,8 @@ class StepProcess:
         """It runs the tasks of an array step, and no code of the step itself."""
 
         self._report = bytearray()
+        self._is_over = False
+        """Nothing of the step is left, so that nothing of it can ever come."""
 
     def go(
         self,
@@ -158,8 +160,13 @@ class StepProcess:
 
     def _descendants(self) -> list[int]:
         """All below this process, and the step's in any case: not everywhere does /proc list children."""
+        if self._is_over:
+            return []
         found = descendants(os.getpid())
-        return found if self.exit_status is not None or self.pid in found else [self.pid, *found]
+        if self.exit_status is None and self.pid not in found:
+            return [self.pid, *found]
+        self._is_over = not found
+        return found
 
     def stop(self, signal_number: int) -> None:
         """Send a signal to the step and to all that it started, except what has become another user's (`sudo`).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def judged(plan: FrozenPlan, *forced: int) -> Assessment:
 def started(plan: FrozenPlan, *forced: int, warm: bool = False) -> RunLifecycle:
     lifecycle = RunLifecycle(plan, SoftwareFolder(plan, deploys_conda=False))
     statuses = read_statuses([item.output_path for item in plan.steps])
-    lifecycle.start(judged(plan, *forced), statuses, warm=warm)
+    if warm:
+        lifecycle.warm_up()
+    lifecycle.start(judged(plan, *forced), statuses)
     return lifecycle
 
 
@@ -179,6 +182,19 @@ def test_workers_that_cannot_be_kept_warm_only_cost_time(
     lifecycle = started(chain(tmp_path), warm=True)
     assert "each step starts a Python of its own: no sockets here" in capsys.readouterr().err
     lifecycle.finish(success=True)
+
+
+@pytest.mark.processes
+def test_a_server_that_waits_for_a_plan_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    plan = chain(tmp_path)
+    lifecycle = RunLifecycle(plan, SoftwareFolder(plan, deploys_conda=False))
+    lifecycle.warm_up()
+    assert len(list(temporary.iterdir())) == 1
+    lifecycle.finish(success=False)
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_run_that_never_began_can_end(tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ SECRETIVE_RULE = """
         output:
             marin.target("look_too"),
         params:
-            command=marin.command,
             path=marin.output_path,
         shell:
             marin.leased(

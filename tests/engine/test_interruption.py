@@ -164,8 +164,6 @@ def test_an_interrupt_cancels_a_shell_rule(
                 marin.inputs,
             output:
                 marin.target("linger"),
-            params:
-                command=marin.command,
             shell:
                 marin.leased(
                     '''

@@ -19,7 +19,9 @@ from support.lab import Lab
 
 ENDINGS = """
     import atexit
+    import ctypes
     import gzip
+    import importlib.util
     import logging
     import logging.handlers
     import multiprocessing
@@ -97,6 +99,13 @@ ENDINGS = """
             write(path, 0.2)
             return
         os.wait()
+
+    def exit_handler_of_a_c_library(path):
+        ctypes.CDLL(importlib.util.find_spec("_sqlite3").origin)
+        libc = ctypes.CDLL(None)
+        libc.strdup.restype = ctypes.c_void_p
+        command = libc.strdup(f"printf whole > '{path}/data'".encode())
+        libc.__cxa_atexit(libc.system, ctypes.c_void_p(command), None)
 
     def buffered_log(path):
         handler = logging.handlers.MemoryHandler(1000, target=logging.FileHandler(os.path.join(path, "data")))

@@ -49,6 +49,14 @@ def inputs(marin: MarinWorkflow, name: str) -> list[str]:
     return names(marin.inputs(wildcards(key)))
 
 
+def requested(marin: MarinWorkflow) -> list[str]:
+    """The targets of a run that ends before its first job."""
+    try:
+        return names(marin.requested(SimpleNamespace()))
+    finally:
+        marin.finish(success=False)
+
+
 def test_a_rule_for_each_function(plan: FrozenPlan) -> None:
     marin = helper(plan)
     assert marin.functions == ["compute", "train"]
@@ -57,10 +65,11 @@ def test_a_rule_for_each_function(plan: FrozenPlan) -> None:
     assert (marin.threads("train"), marin.resources("train")) == (1, {"step_slots": 1})
 
 
+@pytest.mark.processes  # Workers are warmed up for what is requested.
 def test_a_new_step_waits_for_all_that_it_uses(plan: FrozenPlan) -> None:
     marin = helper(plan)
     assert [inputs(marin, name) for name in ("a", "b", "c")] == [[], ["a"], ["a", "b"]]
-    assert names(marin.requested(SimpleNamespace())) == ["c"]
+    assert requested(marin) == ["c"]
 
 
 def test_a_step_waits_only_for_what_is_not_done(plan: FrozenPlan) -> None:
@@ -90,13 +99,14 @@ def test_a_refused_step_comes_after_all_that_can_run(plan: FrozenPlan) -> None:
     assert inputs(helper(plan), "b") == ["a"]
 
 
+@pytest.mark.processes  # Workers are warmed up for what is requested.
 def test_forced_steps_are_forced_in_the_dag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plan = plan_of(tmp_path, step("a"), force=["a"])
     leave_status(plan.steps[0], Status.SUCCESS)
     workflow = FakeWorkflow()
     marin = MarinWorkflow(PlanInProcess(plan), Invocation(workflow), storage)
-    assert names(marin.requested(SimpleNamespace())) == ["a"]
+    assert requested(marin) == ["a"]
     assert names(sorted(workflow.dag.forcefiles)) == ["a"]
 
 
@@ -109,9 +119,10 @@ def test_in_a_process_for_one_job_nothing_is_forced(tmp_path: Path, monkeypatch:
     assert workflow.dag.forcefiles == set()
 
 
+@pytest.mark.processes  # Workers are warmed up for what is requested.
 def test_max_concurrent_is_a_limit_of_slots(plan: FrozenPlan) -> None:
     workflow = FakeWorkflow()
-    MarinWorkflow(PlanInProcess(plan), Invocation(workflow), storage, max_concurrent=3).requested(SimpleNamespace())
+    requested(MarinWorkflow(PlanInProcess(plan), Invocation(workflow), storage, max_concurrent=3))
     assert workflow.global_resources["step_slots"] == 3
 
 
@@ -126,14 +137,15 @@ def test_a_report_shows_all_steps_whatever_their_state(plan: FrozenPlan, monkeyp
 
 def test_the_command_of_plain_steps_is_one_text_for_all(plan: FrozenPlan) -> None:
     command = helper(plan).command("train")
-    assert isinstance(command, str)
-    assert f"--plan {plan.run.plan_path} --step" in command
+    texts = {command(wildcards(name), output=[]) for name in ("a", "b")}
+    assert len(texts) == 1
+    assert f"--plan {plan.run.plan_path} --step" in texts.pop()
 
 
 def test_a_command_with_braces_is_no_pattern(plan: FrozenPlan) -> None:
     plan.run = replace(plan.run, directory="/x/{y}")
     command = helper(plan).command("train")
-    assert "/x/{y}/plan" in command(wildcards("any"))
+    assert "/x/{y}/plan" in command(wildcards("any"), output=[])
 
 
 def test_steps_that_ask_for_machines_have_a_rule_that_is_sent_away(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ Python themselves.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -42,27 +43,36 @@ _READY_SECONDS = 10.0
 
 
 class WarmServer:
-    """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes."""
+    """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes.
 
-    def __init__(self, plan_path: str, digest: str) -> None:
-        self.folder = folder = _make_folder()
+    The server imports all that workers need while the driver is still busy, and serves once it is told of the plan.
+    """
+
+    def __init__(self) -> None:
+        self.folder = _make_folder()
         # A session of its own: an interrupt in the terminal reaches the jobs, and these pass it on.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "marin_rules.worker.warm.server", folder, plan_path, digest],
+            [sys.executable, "-P", "-m", "marin_rules.worker.warm.server", self.folder],
             stdin=subprocess.PIPE,
+            bufsize=0,
             start_new_session=True,
         )
         # Collected as soon as it ends: a job that looks for the server must not find a dead one.
         self._ended = threading.Thread(target=self._process.wait, daemon=True)
         self._ended.start()
-        os.environ[WARM_VARIABLE] = folder
+        self._is_ready = False
+
+    def serve(self, plan_path: str, digest: str) -> None:
+        """Let the server take requests for the steps of a plan, with the variables that this process has by now."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([plan_path, digest, dict(os.environ)]).encode() + b"\n")
+        os.environ[WARM_VARIABLE] = self.folder
         # The first jobs would else each start a Python of their own, which takes longer than this.
         give_up = time.monotonic() + _READY_SECONDS
-        while not os.path.exists(os.path.join(folder, PROCESS_ID)):
-            if not self._ended.is_alive() or time.monotonic() > give_up:
-                break
+        announced = os.path.join(self.folder, PROCESS_ID)
+        while not os.path.exists(announced) and self._ended.is_alive() and time.monotonic() < give_up:
             time.sleep(0.01)
-        self._is_ready = os.path.exists(os.path.join(folder, PROCESS_ID))
+        self._is_ready = os.path.exists(announced)
 
     @property
     def pid(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import selectors
 import shutil
@@ -280,7 +281,14 @@ def _give_up(folder: str, error: Exception) -> NoReturn:
     sys.exit(f"marin-rules: workers are not kept warm: {error}")
 
 
-def main(folder: str, plan_path: str, digest: str) -> NoReturn:
+def main(folder: str) -> NoReturn:
+    order = sys.stdin.buffer.readline()
+    if not order.endswith(b"\n"):  # The driver is gone before its first job.
+        shutil.rmtree(folder, ignore_errors=True)
+        sys.exit()
+    plan_path, digest, variables = json.loads(order)
+    os.environ.clear()
+    os.environ.update(variables)
     try:
         plan = read_plan(plan_path, digest)
     except (MarinRulesError, OSError) as error:
