@@ -16,7 +16,7 @@ from marin_rules.clusters.protocol import (
     JobRequest,
     JobState,
     JobTag,
-    live_job_of,
+    live_jobs_of,
 )
 from marin_rules.clusters.slurm.commands import run_command
 from marin_rules.clusters.slurm.job_queue import SlurmQueue
@@ -75,10 +75,8 @@ def test_the_same_step_below_another_prefix_is_another_step() -> None:
         job("3", "RUNNING"),
         job("4", "PENDING", tag=same),
     ]
-    found = live_job_of(wanted, jobs)
-    assert found is not None
-    assert found.id == "4"
-    assert live_job_of(wanted, jobs[:3]) is None
+    assert [job.id for job in live_jobs_of(wanted, jobs)] == ["4"]
+    assert live_jobs_of(wanted, jobs[:3]) == []
 
 
 def test_only_what_is_asked_for_stands_in_the_command() -> None:
