@@ -11,7 +11,11 @@ PACKAGE = Path(__file__).resolve().parent
 """The folder of this package."""
 
 
+WORKFLOW = "_workflow"
+"""The folder of an installed package that holds what stands beside it in a checkout."""
+
+
 def project_folder() -> Path:
     """The folder that holds `Snakefile`, `rules/`, `profiles/` and `config/`."""
-    installed = PACKAGE / "_workflow"
+    installed = PACKAGE / WORKFLOW
     return installed if installed.is_dir() else PACKAGE.parent

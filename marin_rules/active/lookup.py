@@ -10,6 +10,7 @@ from marin_rules.active.active_step import StepAddress, name_in
 from marin_rules.active.survey import Survey
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.run import absolute
+from marin_rules.state.driver_record import DriverRecord, drivers_beginning, named_driver
 from marin_rules.state.info import info_path, read_info
 from marin_rules.state.status import status_path
 from marin_rules.state.step_log import log_path
@@ -48,6 +49,21 @@ def find_run(survey: Survey, text: str) -> str | None:
     return begun[0] if begun else None
 
 
+def find_driver(text: str, survey: Survey | None = None) -> DriverRecord | None:
+    """The submitted driver that a person means, by its id, its name, or the beginning of its id; None if it is none.
+
+    With a `survey`, steps come before beginnings: an experiment file may have the name of a step.
+    """
+    record = named_driver(text)
+    if record is not None or (survey is not None and find_steps(survey, text)):
+        return record
+    found = drivers_beginning(text)
+    if len(found) > 1:
+        names = ", ".join(record.id for record in found)
+        raise NotFoundError(f"{text!r} is the beginning of several drivers; write more of it: {names}")
+    return found[0] if found else None
+
+
 def _file_in(run: str) -> str:
     """The experiment file's part of a run's id, `<file>-<date>-<time>-<number>`."""
     return run.rsplit("-", 3)[0]
@@ -57,8 +73,8 @@ def the_only(steps: list[StepAddress], text: str) -> StepAddress:
     """The one step that is meant."""
     if not steps:
         raise NotFoundError(
-            f"no step {text!r} in your active runs, and no output path of that name; `marin-rules jobs list` shows what"
-            " is active"
+            f"no step {text!r} in your active runs, and neither an output path nor a submitted driver of that name;"
+            " `marin-rules jobs list` shows what is active"
         )
     if len(steps) > 1:
         candidates = "\n".join(f"  {step.output_path or f'{step.key} (its run is forgotten)'}" for step in steps)

@@ -37,6 +37,9 @@ class LiveJobs:
     silent: Mapping[str, str] = field(default_factory=dict)
     """The clusters that did not answer, and why."""
 
+    answered: frozenset[str] = frozenset()
+    """Those that did."""
+
 
 class Queues:
     """What the clusters say of our jobs."""
@@ -79,7 +82,7 @@ class Queues:
                 jobs += [job for job in queue.jobs().values() if job.is_live]
             except ClusterError as error:
                 silent[name] = str(error)
-        return LiveJobs(jobs, silent)
+        return LiveJobs(jobs, silent, frozenset(self._queues.keys() - silent.keys()))
 
     def cancel(self, names: Collection[JobName]) -> None:
         """Ask for the end of jobs. A cluster that refuses does not keep the others from being asked."""

@@ -12,12 +12,14 @@ from typing import Any
 
 from marin_rules.active.active_step import ActiveStep, StepAddress, name_in
 from marin_rules.active.arrays import by_array
+from marin_rules.active.drivers import ActiveDriver, look_at_drivers
 from marin_rules.active.processes import can_be_seen, is_from_before_a_restart
 from marin_rules.active.queues import Queues
 from marin_rules.clusters.protocol import ClusterJob, JobState, JobTag
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.plan_file import read_plan
 from marin_rules.plans.run import absolute
+from marin_rules.state.driver_record import all_drivers
 from marin_rules.state.info import read_info
 from marin_rules.state.recorded_job import RecordedJob, recorded_job
 from marin_rules.state.run_presence import BEAT_SECONDS
@@ -59,6 +61,9 @@ class Survey:
     silent_clusters: Mapping[str, str] = field(default_factory=dict)
     """The clusters that did not list their jobs, and why."""
 
+    drivers: Sequence[ActiveDriver] = ()
+    """The submitted drivers, those included that have ended lately."""
+
     @property
     def leftovers(self) -> list[RegisteredRun]:
         """Runs of which nothing is left but files: the driver is dead, and so is all that it had started."""
@@ -94,7 +99,7 @@ class Survey:
 
 def is_dead_driver(run: RegisteredRun, now: float) -> bool:
     """Whether nobody drives a run any more. A driver whose process we cannot see is dead after a long silence."""
-    if can_be_seen(run.driver):
+    if run.driver_has_ended or can_be_seen(run.driver):
         return run.driver_is_gone  # One that is alive may be silent for long: halted with Ctrl-Z, say.
     return now - run.seen > (_SILENT_HERE_SECONDS if is_from_before_a_restart(run.driver) else _SILENT_SECONDS)
 
@@ -108,11 +113,13 @@ def _is_dead(found: ActiveStep) -> bool:
 def look(queues: Queues, now: float) -> Survey:
     """See what is active now; `now` is the wall clock."""
     answer = queues.live_jobs()
-    runs = registered_runs()
+    drivers = look_at_drivers(all_drivers(), answer, now)
+    ended = {driver.record.id for driver in drivers if driver.is_over}
+    runs = [replace(run, driver_has_ended=run.id in ended) for run in registered_runs()]
     search = _Search(runs, answer.jobs, now)
     active = [search.look_at(run) for run in runs]
     search.take_the_rest()
-    return Survey(active, search.found, now, answer.silent)
+    return Survey(active, search.found, now, answer.silent, drivers)
 
 
 def live_lease(output_path: str) -> LeaseRecord | None:
@@ -145,7 +152,7 @@ class _Search:
         self._seen: set[str] = set()
         self._jobs: dict[tuple[str, str], list[ClusterJob]] = {}
         for job in jobs:
-            if job.tag is not None:
+            if job.tag is not None and not job.tag.is_driver:
                 self._jobs.setdefault((job.tag.step, job.tag.place), []).append(job)
 
     def look_at(self, run: RegisteredRun) -> ActiveRun:

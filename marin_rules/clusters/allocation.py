@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -18,6 +19,23 @@ from marin_rules.clusters.ranks import Ranks
 DRIVER_JOB_VARIABLE = "MARIN_RULES_DRIVER_JOB"
 """The job that the driver itself is part of, as `VARIABLE=ID` for each kind of cluster, with no id for those it is not
 a job of: a step that sees the same runs beside the driver, and has no job of its own."""
+
+
+class EndCause(Enum):
+    """Why a job that was told to end was told so, as far as its cluster says."""
+
+    CANCELLED = "cancelled"
+    """A person ended it."""
+
+    STARTS_AGAIN = "starts again"
+    """The cluster takes its machine away, and has queued it again already."""
+
+    TIME_LIMIT = "time limit"
+    SIGNAL = "signal"
+    """It is not ending at all: the signal is a warning, or came from somewhere else."""
+
+    UNKNOWN = "unknown"
+    """The cluster does not answer."""
 
 
 class Allocation(Protocol):
@@ -56,6 +74,12 @@ class Allocation(Protocol):
 
     def ranks(self) -> Ranks:
         """The way to start one process on each machine of the job."""
+
+    def why_told_to_end(self) -> EndCause:
+        """Asks the cluster. To be called in the job, after it got a signal."""
+
+    def start_again(self) -> None:
+        """Have the cluster end this job and queue it again, under the same id; a `ClusterError` if it does not."""
 
     def to_fields(self) -> dict[str, Any]:
         """The job as it stands in info files."""

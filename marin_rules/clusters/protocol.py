@@ -102,6 +102,15 @@ class JobTag:
     def of(cls, run: str, step: str, output_path: str, tasks: ArrayTasks | None = None) -> JobTag:
         return cls(run, step, hashlib.md5(output_path.encode(), usedforsecurity=False).hexdigest()[:12], tasks)
 
+    @classmethod
+    def of_driver(cls, run: str) -> JobTag:
+        """The tag of the job that drives a run, and is no step of it."""
+        return cls(run, "", "")
+
+    @property
+    def is_driver(self) -> bool:
+        return not self.step
+
     def __str__(self) -> str:
         parts = [_MARK, quote(self.run, safe=""), self.step, self.place]  # No key of a step holds a colon.
         if self.tasks is not None:
@@ -220,6 +229,9 @@ class JobRequest:
     at_once: int | None = None
     """How many elements may have machines at the same time; None leaves that to the cluster."""
 
+    warning_seconds: int | None = None
+    """How long before its time limit it gets SIGUSR1, if the cluster can do so; None for no warning."""
+
 
 class JobQueue(Protocol):
     """Takes jobs, and tells of them. Safe to use from several threads."""
@@ -305,6 +317,9 @@ class Site(Protocol):
 
     def defaults(self) -> Mapping[str, Any]:
         """What a job asks for that says nothing itself of where it should go: that of a hand-written rule."""
+
+    def driver_resources(self) -> Mapping[str, Any]:
+        """What the job of a driver asks for: little, for a long time."""
 
     def describe(self, resources: Mapping[str, Any]) -> str:
         """Where a job with these resources goes, in a few words for people."""

@@ -1,4 +1,4 @@
-"""`marin-rules jobs list | logs STEP | stop STEP|RUN`: list, follow and stop active steps, here and on clusters."""
+"""`marin-rules jobs list | logs | stop | wait`: active steps and submitted drivers, here and on clusters."""
 
 from __future__ import annotations
 
@@ -9,39 +9,47 @@ from collections.abc import Callable
 from contextlib import closing
 
 from marin_rules.active.active_step import StepAddress
-from marin_rules.active.lookup import find_run, find_steps, the_only
+from marin_rules.active.driver_stopping import stop_driver
+from marin_rules.active.driver_watch import follow_driver, wait_for_driver
+from marin_rules.active.lookup import find_driver, find_run, find_steps, the_only
 from marin_rules.active.queues import Queues
 from marin_rules.active.settling import Stopped
 from marin_rules.active.step_logs import Log, follow, rank_log_path, task_place
 from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
 from marin_rules.errors import MarinRulesError
+from marin_rules.state.driver_record import KEPT_DAYS, DriverRecord
 from marin_rules.state.run_registry import forget
 from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.storage.leases.record import describe
 from marin_rules.views.active import jobs_json, jobs_table, state_of
+from marin_rules.views.drivers import how_it_ended
 from marin_rules.views.terminal import printable
 
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
 _RUN = "a run, by its id or the beginning of it: at least the name of the experiment file"
+_DRIVER = "a submitted driver, by its id, the beginning of it, or its name"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Tell the parser of this command what it takes."""
     actions = parser.add_subparsers(dest="action", required=True)
-    listing = actions.add_parser("list", help="the steps that run or are queued, and the runs they belong to")
+    listing = actions.add_parser("list", help="the drivers and steps that run or are queued, and their runs")
     listing.add_argument("--json", action="store_true", help="for programs")
     listing.set_defaults(run=_with_queues(_list))
-    logs = actions.add_parser("logs", help="what a step prints")
-    logs.add_argument("step", metavar="STEP", help=_STEP)
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the step has ended")
+    logs = actions.add_parser("logs", help="what a step or a submitted driver prints")
+    logs.add_argument("step", metavar="STEP|DRIVER", help=f"{_STEP}, or {_DRIVER}")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until it has ended")
     logs.add_argument("--rank", type=int, metavar="N", help="the log of one machine of a step that has several")
     logs.add_argument("--task", type=int, metavar="N", help="the log of one task of an array step")
     logs.add_argument("--tail", type=_positive, metavar="N", help="only the last N lines, and with -f what follows")
     logs.set_defaults(run=_with_queues(_logs))
     stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
-    stop.add_argument("target", metavar="STEP|RUN", help=f"{_STEP}, or {_RUN}")
+    stop.add_argument("target", metavar="STEP|RUN|DRIVER", help=f"{_STEP}, or {_RUN}, or {_DRIVER}")
     stop.set_defaults(run=_with_queues(_stop))
+    wait = actions.add_parser("wait", help="until a submitted driver has ended; the exit code is that of its run")
+    wait.add_argument("driver", metavar="DRIVER", help=_DRIVER)
+    wait.set_defaults(run=_with_queues(_wait))
 
 
 def _with_queues(
@@ -67,6 +75,8 @@ def _list(options: argparse.Namespace, queues: Queues) -> int:
 
 def _logs(options: argparse.Namespace, queues: Queues) -> int:
     survey = _survey(queues)
+    if (record := find_driver(options.step, survey)) is not None:
+        return _driver_logs(options, record, queues)
     step = the_only(find_steps(survey, options.step), options.step)
     if step.output_path is None:
         raise MarinRulesError(f"the output path of step {step.key} is not known: its run is forgotten")
@@ -87,8 +97,37 @@ def _logs(options: argparse.Namespace, queues: Queues) -> int:
     return 0
 
 
+def _driver_logs(options: argparse.Namespace, record: DriverRecord, queues: Queues) -> int:
+    if options.rank is not None:
+        raise MarinRulesError(f"--rank is for steps of several machines, and {options.step} is a driver")
+    log = Log(record.log_path, tail=options.tail)
+    if options.follow:
+        _say(how_it_ended(follow_driver(record, queues, log, _write)))
+        return 0
+    for piece in log.news():
+        _write(piece)
+    return 0
+
+
+def _wait(options: argparse.Namespace, queues: Queues) -> int:
+    record = find_driver(options.driver)
+    if record is None:
+        raise MarinRulesError(
+            f"no submitted driver {options.driver!r}; `marin-rules jobs list` shows those that have not ended. They can"
+            f" be waited for until {KEPT_DAYS} days after their end"
+        )
+    driver = wait_for_driver(record, queues)
+    _say(how_it_ended(driver))
+    return driver.exit_code
+
+
 def _stop(options: argparse.Namespace, queues: Queues) -> int:
     survey = _survey(queues)
+    if (record := find_driver(options.target, survey)) is not None:
+        for stopped in stop_driver(record, queues, _say):
+            print(_outcome(stopped))
+        print(f"stopped driver {record.id}")
+        return 0
     stopper = Stopper(queues, _say)
     steps = find_steps(survey, options.target)
     run = find_run(survey, options.target) if not steps else None

@@ -15,12 +15,16 @@ COMMANDS = {
     "profiles": "the project's Snakemake profiles",
     "snakefile": "print the path of the Snakefile, for `snakemake --snakefile`",
     "run": "run one step and what it needs",
+    "submit": "run an experiment from a job, or in the background: the driver outlives this terminal",
     "show": "config, status, version, paths, dependencies and log of a step",
     "delete": "delete the folder of one step; asks first",
-    "jobs": "list, follow and stop active steps, on this machine and on clusters",
+    "jobs": "list, follow and stop active steps and submitted drivers, on this machine and on clusters",
     "cluster": "the cluster of this machine",
 }
 """What each command is for, by the name of its module."""
+
+_TAKE_MORE = ("run", "submit")
+"""The commands that take arguments for another program."""
 
 _INTERRUPTED = 130
 """What a shell says of a program that was ended by Ctrl-C."""
@@ -32,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser(words[:end])
     options = parser.parse_args(words[:end])
     options.passed_on = words[end + 1 :]
-    if options.passed_on and options.command != "run":
-        parser.error("only `run` takes arguments after `--`, which are for snakemake")
+    if options.passed_on and options.command not in _TAKE_MORE:
+        parser.error("only `run` and `submit` take arguments after `--`")
     return _run(options)
 
 

@@ -164,6 +164,19 @@ class Executor:
         """
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
+        plan = self.prepare(steps, run_only=run_only, force=force, force_run_failed=force_run_failed)
+        run_in_engine(plan, dry_run=dry_run, max_concurrent=max_concurrent)
+        return dict(self.output_paths)
+
+    def prepare(
+        self,
+        steps: Sequence[ExecutorStep[Any] | InputName],
+        *,
+        run_only: Sequence[str] | None = None,
+        force: Sequence[str] | None = None,
+        force_run_failed: bool = True,
+    ) -> FrozenPlan:
+        """The plan that `run` would run."""
         steps = check_steps(steps)
         graph = IdentityGraph()
         settings = self._settings(run_only=run_only, force=force or (), force_run_failed=force_run_failed)
@@ -173,8 +186,7 @@ class Executor:
         for step in steps:
             self._mark_pseudo(get_executor_step(step), is_pseudo_dep=False)
         self.executor_info_path = experiment_info_path(plan)
-        run_in_engine(plan, dry_run=dry_run, max_concurrent=max_concurrent)
-        return dict(self.output_paths)
+        return plan
 
     @property
     def executor_info(self) -> ExecutorInfo | None:

@@ -114,6 +114,7 @@ OF_THE_DRIVER = (
     "MARIN_RULES_DRIVER_JOB",
     "MARIN_RULES_OWN_VARIABLES",
     "MARIN_RULES_STEP_VARIABLES",
+    "MARIN_RULES_SUPERVISOR",
     "MARIN_RULES_WARM",
 )
 """What leads to the driver's own processes and memory, which no other machine can reach: never passed on."""

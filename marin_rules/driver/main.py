@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marin_rules.driver.engine_process import EngineError, StepsFailedError
+from marin_rules.driver import handover
+from marin_rules.driver.engine_process import EngineError, StepsFailedError, run_in_engine
 from marin_rules.driver.executor import Executor
 from marin_rules.driver.stop_signals import RunStopped
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.placeholders import InputName
+from marin_rules.plans.code_after import line_after_executor_main
 from marin_rules.plans.experiment_file import current_experiment_file
-from marin_rules.plans.run import INFO_FOLDER
+from marin_rules.plans.run import INFO_FOLDER, caller_of_this_process
 from marin_rules.refusals import check_steps
 from marin_rules.steps import ExecutorStep
+from marin_rules.storage.files import read_bytes
 from marin_rules.storage.prefix import marin_prefix
 
 
@@ -129,11 +132,38 @@ def _run(
         raise MarinRulesError("executor_main() was given no steps")
     prefix = config.prefix or marin_prefix()
     base = config.executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
-    Executor(prefix, base, description).run(
+    executor = Executor(prefix, base, description)
+    most = config.max_concurrent if max_concurrent is None else max_concurrent
+    if handover.is_plan_wanted():
+        _hand_over(executor, config, steps, most)
+        return
+    executor.run(
         steps,
         dry_run=config.dry_run,
         run_only=config.run_only,
         force=config.force,
         force_run_failed=config.force_run_failed,
-        max_concurrent=config.max_concurrent if max_concurrent is None else max_concurrent,
+        max_concurrent=most,
     )
+
+
+def _hand_over(
+    executor: Executor, config: ExecutorMainConfig, steps: Sequence[ExecutorStep[Any] | InputName], most: int | None
+) -> None:
+    """Make the plan for a driver that is started later; show what it would do, and run nothing."""
+    if config.dry_run:
+        raise SettingsError(handover.NO_DRY_RUN)
+    if most is not None and most < 1:
+        raise SettingsError(f"max_concurrent must be at least 1, not {most}")
+    file = caller_of_this_process()
+    line = line_after_executor_main(read_bytes(file) or b"") if os.path.isfile(file) else None
+    if line is not None:
+        raise SettingsError(
+            f"{file} goes on after executor_main (line {line}), and that code cannot be submitted: only steps are run"
+            " later. Make it a step, or put it before executor_main."
+        )
+    plan = executor.prepare(
+        steps, run_only=config.run_only, force=config.force, force_run_failed=config.force_run_failed
+    )
+    handover.hand_plan_over(plan, max_concurrent=most)
+    run_in_engine(plan, dry_run=True)

@@ -19,7 +19,7 @@ from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.plan_file import write_plan
 from marin_rules.plans.stores import check_leases
 from marin_rules.state.assessment import IDLE, Assessment, StatusOrError
-from marin_rules.state.info import experiment_info_path, write_experiment_info
+from marin_rules.state.info import experiment_info_path, read_info, write_experiment_info
 from marin_rules.state.run_presence import RunPresence
 from marin_rules.state.status import Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.state.step_lease import open_lease
@@ -81,6 +81,8 @@ class RunLifecycle:
         self._software.ensure(filter(uses_our_files, assessment.scheduled), say=_say)
         again = (step for step in assessment.scheduled if statuses[step.output_path] is Status.SUCCESS)
         self._plan.forced = tuple(step.index for step in again)
+        stopped = [step for step in assessment.scheduled if statuses[step.output_path] is Status.CANCELLED]
+        self._plan.resumed = {step.index: attempt for step in stopped if (attempt := self._attempt_before(step))}
         claim_prefix(run.prefix)
         write_plan(self._plan, run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
@@ -95,22 +97,31 @@ class RunLifecycle:
             except OSError as error:
                 _say_cold(error)
 
+    def _attempt_before(self, step: FrozenStep) -> int | None:
+        """The number of the last attempt at a step, if an earlier driver of this very run had started it."""
+        attempt = (read_info(step.output_path) or {}).get("run", {})
+        return attempt.get("attempt") if attempt.get("id") == self._plan.run.id else None
+
     def nothing_to_run(self) -> None:
         """Even an experiment whose steps are all done is written down, once, by whoever may write there."""
         with contextlib.suppress(StorageError):
             if read_bytes(experiment_info_path(self._plan)) is None:
                 write_experiment_info(self._plan, Owner.current().worker_id)
 
-    def finish(self, *, success: bool) -> None:
-        """Leave the registry; of a run that did everything, nothing but its data stays."""
-        self._presence.end()
+    def finish(self, *, success: bool, goes_on: bool = False) -> None:
+        """Leave the registry; of a run that did everything, nothing but its data stays.
+
+        `goes_on`: this driver ends, and another one will go on with the run, which stays registered for its jobs' sake.
+        """
+        self._presence.end(forgets=success or not goes_on)
         if self.dispatcher is not None:
             self.dispatcher.close()
             self.dispatcher = None
         if self._warm is not None:
             self._warm.stop()
         if not success:
-            self._mark_dependents()
+            if not goes_on:
+                self._mark_dependents()
         else:
             with contextlib.suppress(OSError):  # Nobody reads it any more.
                 remove_tree(self._plan.run.directory)

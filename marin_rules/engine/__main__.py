@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--parent", type=int, help="end when this process, which has started this one, ends")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--jobs", type=int, help="steps to run at the same time")
+    parser.add_argument("--cores", type=int, help="cores to share out among steps beside it; else all there are")
     options = parser.parse_args()
     if options.parent is not None:
         end_with_parent(options.parent)
@@ -45,8 +46,11 @@ def _run(options: argparse.Namespace) -> NoReturn:
     arguments += ["--dry-run"] if options.dry_run else []
     if options.jobs:
         arguments += ["--resources", f"{STEP_SLOT}={options.jobs}"]
+    if options.cores:
+        arguments += ["--cores", str(options.cores), "--local-cores", str(options.cores)]
+    elif options.jobs and options.jobs > available_cpu_count():
         # Each step takes a core at least: for more steps than cores there have to seem to be as many.
-        arguments += ["--cores", str(options.jobs)] if options.jobs > available_cpu_count() else []
+        arguments += ["--cores", str(options.jobs)]
     sys.argv[0] = "snakemake"
     snakemake(arguments)
     sys.exit(0)

@@ -34,6 +34,7 @@ from marin_rules.engine.cluster_settings import ClusterSettings
 from marin_rules.engine.cluster_takeup import LOG, TakeUp
 from marin_rules.engine.cluster_tracking import Clock, OwnJobs, Track
 from marin_rules.engine.cluster_watch import Watch
+from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_logs import JobLogs
 from marin_rules.errors import MarinRulesError, SettingsError
@@ -242,6 +243,10 @@ class ClusterExecutor(RemoteExecutor):
         """End all that this run has submitted, also what is being looked at or submitted in this moment."""
         ids = sorted(self._ours.close())
         queue = self._queue
+        if INTERRUPTS.leaves_jobs:
+            if ids:
+                self._notices.tell(f"left   {queue.cluster} jobs {', '.join(ids)}: they go on, and so will this run")
+            return
         for track in list(self._tracks.values()):
             job = track.foreign_job
             if job is not None and job.tag is not None:

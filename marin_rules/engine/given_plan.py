@@ -1,7 +1,8 @@
 """The frozen plan that a process is started with, in place of an experiment to plan.
 
 Named in two variables, for Snakemake starts processes for the jobs of hand-written rules with a command line of its
-own, on which nothing of ours stands. They must not plan again, nor must the engine of `python x.py`.
+own, on which nothing of ours stands. They must not plan again, nor must the engine of `python x.py`, nor that of a
+submitted driver.
 """
 
 from __future__ import annotations
@@ -9,17 +10,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from marin_rules.driver.supervision import DIGEST_VARIABLE, PLAN_VARIABLE
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import read_plan
 from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.settings.data_buckets import read_cluster
 from marin_rules.settings.run_settings import Settings
-
-PLAN_VARIABLE = "MARIN_RULES_PLAN"
-"""Where the plan is."""
-
-DIGEST_VARIABLE = "MARIN_RULES_PLAN_DIGEST"
-"""What the plan must be; without it, only a plan of this user's own is taken."""
 
 
 def give_plan(path: str, digest: str | None) -> None:

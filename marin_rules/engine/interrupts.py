@@ -3,6 +3,10 @@
 Ctrl-C in a terminal reaches the driver, Snakemake and all jobs at once; a signal from systemd, `timeout` or `kill` only
 one of them. Snakemake itself waits for its local jobs without a word to them, so they are told here. SIGTERM to
 `snakemake` keeps Snakemake's own meaning: what runs is finished, nothing new is started.
+
+The engine of a submitted driver is told by its supervisor alone (`driver.supervisor`): a cluster that takes a machine
+away sends SIGTERM to all processes on it, and the supervisor finds out what that means. SIGUSR2 then stops the run as
+Ctrl-C would; after SIGUSR1 the jobs of the cluster go on, and the run takes them up when it starts again.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import threading
 import time
 from types import FrameType
 
+from marin_rules.driver.supervision import LEAVE, STOP, is_supervised
 from marin_rules.worker.step_process import descendants
 
 _ECHO_SECONDS = 3.0
@@ -22,6 +27,8 @@ means it."""
 
 _WAKE_UP_AFTER = (0.0, 0.1, 0.5, 2.0)
 """Seconds after a signal at which the main thread is woken up: it may fall asleep just as it is woken."""
+
+_FROM_OUTSIDE = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 _LOOK_SECONDS = 0.1
 _JOBS = (b"run-step", b"marin_rules.worker")
@@ -36,6 +43,9 @@ class Interrupts:
         self._finishes_gracefully = False
         self._is_over = False
         self._terminate_stops = False
+        self.leaves_jobs = False
+        """The run was told to end so that it can go on later: jobs elsewhere are not to be cancelled."""
+
         self._noted_signals: int | None = None
         """The end of a pipe into which Python writes the number of each signal that comes."""
 
@@ -52,17 +62,23 @@ class Interrupts:
         self._terminate_stops = self._terminate_stops or terminate_stops
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGINT, signal.SIGHUP, *([signal.SIGTERM] if self._terminate_stops else [])):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._stop)
+        if is_supervised():
+            for number in _FROM_OUTSIDE:
+                signal.signal(number, _disregard)
+            signal.signal(LEAVE, self._leave)
+            signal.signal(STOP, self._stop)
+        else:
+            for number in (signal.SIGINT, signal.SIGHUP, *([signal.SIGTERM] if self._terminate_stops else [])):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, self._stop)
         self._let_signals_wake_the_main_thread()
 
     def take_terminate_over(self) -> None:
         """Snakemake has just set its own handler of SIGTERM: replace it, or make it safe."""
         if threading.current_thread() is not threading.main_thread():
             return
-        if self._terminate_stops:
-            signal.signal(signal.SIGTERM, self._stop)
+        if is_supervised() or self._terminate_stops:
+            signal.signal(signal.SIGTERM, _disregard if is_supervised() else self._stop)
             return
         finish_gracefully = signal.getsignal(signal.SIGTERM)
         if callable(finish_gracefully):
@@ -83,10 +99,14 @@ class Interrupts:
             return
         read, self._noted_signals = os.pipe()
         os.set_blocking(self._noted_signals, False)
-        signal.signal(signal.SIGURG, lambda number, frame: None)
+        signal.signal(signal.SIGURG, _disregard)
         signal.set_wakeup_fd(self._noted_signals, warn_on_full_buffer=False)
         main = threading.get_ident()
         threading.Thread(target=_wake_up, args=(main, read), daemon=True).start()
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        self.leaves_jobs = self.leaves_jobs or self._stopped_at is None
+        self._stop(number, frame)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -103,6 +123,10 @@ INTERRUPTS = Interrupts()
 Snakefile, and Snakemake hands nothing on from the one to the other."""
 
 
+def _disregard(number: int, frame: FrameType | None) -> None:
+    """For a signal that means nothing to this process. If it were ignored, it would be so in all jobs, too."""
+
+
 def is_echo(stopped_at: float | None, now: float) -> bool:
     """Whether a signal repeats an earlier one, rather than to insist."""
     return stopped_at is not None and now - stopped_at < _ECHO_SECONDS
@@ -111,7 +135,7 @@ def is_echo(stopped_at: float | None, now: float) -> bool:
 def _wake_up(thread: int, signals: int) -> None:
     """Disturb a thread whenever a signal has come that stops a run."""
     while numbers := os.read(signals, 4096):
-        if not {signal.SIGINT, signal.SIGHUP, signal.SIGTERM}.isdisjoint(numbers):
+        if not {*_FROM_OUTSIDE, LEAVE, STOP}.isdisjoint(numbers):
             for seconds in _WAKE_UP_AFTER:
                 time.sleep(seconds)
                 signal.pthread_kill(thread, signal.SIGURG)

@@ -140,6 +140,19 @@ class Invocation:
         return bool(self._workflow.dryrun)
 
     @property
+    def snakefile(self) -> str:
+        """The file that this process was started with."""
+        return os.path.abspath(str(self._workflow.main_snakefile))
+
+    @property
+    def asks_for_dry_run(self) -> bool:
+        """Whether the user's own words do: of those of a submission, the first `-n` is ours."""
+        from snakemake.cli import get_argument_parser
+
+        options, _ = get_argument_parser().parse_known_args(sys.argv[2:])
+        return bool(options.dryrun)
+
+    @property
     def asks_for_jobs(self) -> bool:
         """Whether a dry run shows or checks Snakemake's jobs, and not only the table of steps.
 

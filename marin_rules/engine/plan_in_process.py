@@ -127,6 +127,13 @@ class PlanInProcess:
         finished = parse_timestamp(str(run["finished"]))  # To the second.
         return run.get("id") == self.plan.run.id or finished >= int(self._assessed_at)
 
+    def is_done_by_this_run(self, step: FrozenStep) -> bool:
+        """Whether a step is finished, and was so by a worker of this run."""
+        if self.statuses()[step.output_path] is not Status.SUCCESS:
+            return False
+        run = (read_info(step.output_path) or {}).get("run", {})
+        return "finished" in run and run.get("id") == self.plan.run.id
+
     def look_for_results_again(self) -> bool:
         """Whether all results that were done are still there: they may have been deleted or moved during a long run.
 

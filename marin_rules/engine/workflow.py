@@ -21,12 +21,13 @@ from typing import Any
 
 from snakemake.logging import logger
 
+from marin_rules.driver import handover
 from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.driver.launch import Launcher
 from marin_rules.driver.run_lifecycle import RunLifecycle
 from marin_rules.engine import plan_in_process
 from marin_rules.engine.console import ALL_DONE
-from marin_rules.engine.given_plan import give_plan, plan_for
+from marin_rules.engine.given_plan import give_plan, given_plan, plan_for
 from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
@@ -38,6 +39,7 @@ from marin_rules.engine.rule_files import check_rules_of_steps
 from marin_rules.engine.step_commands import StepCommands, conda_file, is_plain, project_conda_file
 from marin_rules.engine.targets import Targets
 from marin_rules.engine.trouble import guarded
+from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.search_path import search
 from marin_rules.project import project_folder
@@ -93,6 +95,7 @@ class MarinWorkflow:
         self.in_process = in_process
         self.plan = in_process.plan
         self._asked_again = frozenset(in_process.plan.forced) if invocation.is_driver else frozenset()
+        self._may_have_begun = invocation.is_driver and given_plan() is not None
         self.invocation = invocation
         self._software = SoftwareFolder(in_process.plan, deploys_conda=invocation.deploys_conda)
         self._jobs = JobResources(in_process, invocation)
@@ -191,14 +194,25 @@ class MarinWorkflow:
         search([os.path.dirname(file) for file in self.plan.run.rule_files])
         guarded(self.invocation.check)
         guarded(lambda: check_rule_names(self.invocation.named, self.plan.steps, self.in_process.rule))
-        self.invocation.force(self._targets.of(index) for index in self._asked_again)
+        again = (self.plan.steps[index] for index in sorted(self._asked_again))
+        self.invocation.force(self._targets.of(step.index) for step in again if not self._is_done_by_this_run(step))
         scheduled = self._assessment.scheduled
         guarded(lambda: self._prepare(scheduled))
+        if handover.is_wanted() and self.invocation.dry_run:
+            guarded(self._hand_over)
         if not scheduled or self._is_told_without_jobs:
             return self._nothing_to_run()
         if self.invocation.is_driver and not self.invocation.dry_run and self._starts_jobs_here:
             self._lifecycle.warm_up()
         return self._targets.of_all(scheduled)
+
+    def _hand_over(self) -> None:
+        """For a driver that is started later: this process shows what it would do."""
+        if handover.is_plan_wanted():  # Else `python x.py` has handed its own over.
+            if self.invocation.asks_for_dry_run:
+                raise SettingsError(handover.NO_DRY_RUN)
+            handover.hand_plan_over(self.plan)
+        handover.hand_engine_over(snakefile=self.invocation.snakefile, sends_to=self.invocation.cluster)
 
     @property
     def _is_told_without_jobs(self) -> bool:
@@ -285,7 +299,7 @@ class MarinWorkflow:
     def finish(self, *, success: bool) -> None:
         """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""
         whole = success or (INTERRUPTS.came() and self.invocation.is_over(self._is_done_again))
-        guarded(lambda: self._lifecycle.finish(success=whole))
+        guarded(lambda: self._lifecycle.finish(success=whole, goes_on=INTERRUPTS.leaves_jobs))
         if whole:
             INTERRUPTS.end()
             still_there = self.in_process.look_for_results_again()
@@ -314,7 +328,12 @@ class MarinWorkflow:
 
     def _is_forced(self, step: FrozenStep) -> bool:
         rules = self.invocation.forced_rules
-        return self.invocation.forces_all or self.in_process.rule(step) in rules or step.index in self._asked_again
+        asked = self.invocation.forces_all or self.in_process.rule(step) in rules or step.index in self._asked_again
+        return asked and not self._is_done_by_this_run(step)
+
+    def _is_done_by_this_run(self, step: FrozenStep) -> bool:
+        """Whether an earlier driver of this run has done a step: one that was requeued goes on where it was."""
+        return self._may_have_begun and self.in_process.is_done_by_this_run(step)
 
     def _nothing_to_run(self) -> list[Any]:
         """A file that exists: Snakemake then finds nothing to be done, and starts nothing.

@@ -120,6 +120,9 @@ class FrozenPlan:
     conda: dict[int, CondaEnvironment] = field(default_factory=dict)
     """The environments that Snakemake has made for steps, by their position; known once it starts jobs."""
 
+    resumed: dict[int, int] = field(default_factory=dict)
+    """Steps that an earlier driver of this run has left stopped, by their position, and after how many attempts."""
+
     definitions: bytes = field(default=b"", repr=False)
     """What several calls share, packed."""
 

@@ -1,6 +1,6 @@
 """The file of a frozen plan.
 
-    magic line | lengths of the next two | index (JSON) | what is known last (JSON): forced steps, conda environments
+    magic line | lengths of the next two | index (JSON) | what is known last (JSON): forced and resumed steps, conda
     definitions | sources | for each step: its record | for each step: its call
 
 Each part carries a checksum; a plan that is truncated or damaged is refused with a named error.
@@ -41,7 +41,7 @@ class PlanFileError(MarinRulesError):
 def write_plan(plan: FrozenPlan, path: str) -> None:
     """Write the plan, for this user's eyes only, into a folder of the same kind."""
     conda = {str(index): environment.to_fields() for index, environment in plan.conda.items()}
-    last = json.dumps({"forced": plan.forced, "conda": conda}).encode()
+    last = json.dumps({"forced": plan.forced, "conda": conda, "resumed": plan.resumed}).encode()
     lengths = _LENGTHS.pack(len(plan.index), zlib.crc32(plan.index), len(last), zlib.crc32(last))
     make_private_folder(os.path.dirname(path) or ".")
     write_atomic(path, b"".join([_MAGIC, lengths, plan.index, last, *plan.parts()]), mode=0o600)
@@ -110,6 +110,7 @@ def _plan(content: Mapping[str, Any], parts: Sequence[bytes]) -> FrozenPlan:
         warnings=tuple(content["warnings"]),
         forced=tuple(content["forced"]),
         conda={int(index): CondaEnvironment.from_fields(fields) for index, fields in content["conda"].items()},
+        resumed={int(index): attempts for index, attempts in content["resumed"].items()},
         definitions=parts[0],
         sources=parts[1],
         records=list(parts[2 : count + 2]),

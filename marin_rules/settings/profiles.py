@@ -75,14 +75,18 @@ def chosen_profile(arguments: Sequence[str], variables: Mapping[str, str]) -> st
     return chosen
 
 
+def profile_folder(name: str) -> Path | None:
+    """The profile of this name or path, where Snakemake finds it."""
+    candidates = [Path(name)] if os.path.exists(name) else [Path(name).absolute(), _user_folder() / name]
+    return next((candidate for candidate in candidates if candidate.exists()), None)
+
+
 def foreign_profile(arguments: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:
     """A line about a profile that belongs to another checkout than the one that runs, None for any other profile."""
     name = chosen_profile(arguments, variables)
     if name is None:
         return None
-    # As Snakemake looks for it.
-    candidates = [Path(name)] if os.path.exists(name) else [Path(name).absolute(), _user_folder() / name]
-    found = next((candidate for candidate in candidates if candidate.exists()), None)
+    found = profile_folder(name)
     checkout = None if found is None else checkout_of(found)
     own = project_folder().resolve()
     if checkout is None or checkout == own:

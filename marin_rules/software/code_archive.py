@@ -18,10 +18,11 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from marin_rules.errors import SettingsError
-from marin_rules.project import PACKAGE
+from marin_rules.project import PACKAGE, WORKFLOW
+from marin_rules.software import bootstrap
 from marin_rules.storage.files import read_bytes, write_atomic
 from marin_rules.storage.patience import patiently
 from marin_rules.urls import is_url
@@ -34,7 +35,10 @@ _MOST_BYTES = 32 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The oldest date that the format knows: when a file was written is none of its content."""
 
-_LEFT_OUT = frozenset({"__pycache__", "_workflow"})
+_LEFT_OUT = frozenset({"__pycache__", WORKFLOW})
+
+_BESIDE = ("rules", "profiles", "config", "envs")
+"""Folders of the project that belong to what runs, beside its Snakefile."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,23 @@ def package_files(package: Path = PACKAGE) -> dict[str, bytes]:
                 " give yourself the right to read it, or install it again."
             ) from error
     return files
+
+
+def project_files(folder: Path) -> dict[str, bytes]:
+    """What stands beside the package in the project's `folder` (`Snakefile`, `rules/`, ...), where an installed package
+    has it: for a process that runs all of the project as it was."""
+    found = {}
+    for path in [folder / "Snakefile", *(file for name in _BESIDE for file in _regular_files(folder / name))]:
+        found[str(PurePath(PACKAGE.name, WORKFLOW, path.relative_to(folder)))] = path.read_bytes()
+    return found
+
+
+def unpacked(archive: CodeArchive, folder: str) -> str:
+    """The archive as files below `folder`, one of the user's own: unpacked by the first who needs it."""
+    path = os.path.join(folder, archive.digest)
+    if not bootstrap.is_whole(path):
+        bootstrap.unpack(archive.data, path)
+    return path
 
 
 def _regular_files(package: Path) -> Iterator[Path]:

@@ -16,7 +16,7 @@ _END_SECONDS = 10.0
 
 
 class RunPresence:
-    """A run is registered from `begin` to `end`."""
+    """A run is registered from `begin` to `end`, or longer if it is to go on."""
 
     def __init__(self, plan: FrozenPlan) -> None:
         self._plan = plan
@@ -27,11 +27,12 @@ class RunPresence:
         register(self._plan)
         self._thread.start()
 
-    def end(self) -> None:
+    def end(self, *, forgets: bool = True) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)  # Else it might write the file once more.
-        forget(self._plan.run)
+        if forgets:
+            forget(self._plan.run)
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):

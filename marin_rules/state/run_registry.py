@@ -36,13 +36,16 @@ class RegisteredRun:
     seen: float = math.inf
     """When its driver last gave a sign of life (see `run_presence`), by the clock of the file system."""
 
+    driver_has_ended: bool = False
+    """Whether somebody who looked knows so of a driver whose process cannot be seen: that of a job which has ended."""
+
     @property
     def driver_is_gone(self) -> bool:
         """Whether the driver certainly ended; one on another machine may still be there."""
-        return self.driver.is_dead_here()
+        return self.driver_has_ended or self.driver.is_dead_here()
 
     def to_bytes(self) -> bytes:
-        fields = {name: value for name, value in self.__dict__.items() if name != "seen"}
+        fields = {name: value for name, value in self.__dict__.items() if name in _TEXTS}
         return json.dumps({**fields, "driver": self.driver.to_fields()}, indent=2).encode()
 
     @classmethod
@@ -52,11 +55,8 @@ class RegisteredRun:
         driver = fields.get("driver") if isinstance(fields, dict) else None
         if not isinstance(driver, dict):
             raise ValueError("not a run with a driver")
-        return cls(
-            **{name: _text(fields, name) for name in _TEXTS},
-            driver=Owner.from_fields(driver),
-            seen=seen,
-        )
+        texts: dict[str, Any] = {name: _text(fields, name) for name in _TEXTS}
+        return cls(**texts, driver=Owner.from_fields(driver), seen=seen)
 
 
 _TEXTS = ("id", "experiment", "prefix", "plan_path", "working_directory", "started")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from marin_rules.active.active_step import ActiveStep
@@ -13,16 +12,19 @@ from marin_rules.active.processes import is_from_before_a_restart
 from marin_rules.active.survey import ActiveRun, Survey
 from marin_rules.clusters.open import CLUSTER_NAMES
 from marin_rules.units import duration
-from marin_rules.views.terminal import printable
+from marin_rules.views.drivers import driver_fields, drivers_table, listed
+from marin_rules.views.terminal import aligned, printable
 
 _HEAD = ("step", "job", "state", "node", "elapsed", "attempt", "run")
 
 
 def jobs_table(survey: Survey) -> str:
-    """A row for each step that runs or is queued, then a line for each run."""
-    if not survey.steps and not survey.runs:
+    """A row for each submitted driver, one for each step that runs or is queued, then a line for each run."""
+    drivers = listed(survey.drivers)
+    if not survey.steps and not survey.runs and not drivers:
         return "found nothing that is running or queued" if survey.silent_clusters else "nothing is running or queued"
-    blocks = ["\n".join(_aligned([_HEAD, *map(_row, survey.steps)]))] if survey.steps else []
+    blocks = [drivers_table(drivers, survey.now)] if drivers else []
+    blocks += ["\n".join(aligned([_HEAD, *map(_row, survey.steps)]))] if survey.steps else []
     blocks += ["\n".join(map(_run_line, survey.runs))] if survey.runs else []
     # Who can write to a prefix has written some of it: hosts in leases, ids of runs in info files.
     return printable("\n\n".join(blocks))
@@ -30,6 +32,7 @@ def jobs_table(survey: Survey) -> str:
 
 def jobs_json(survey: Survey) -> str:
     content = {
+        "drivers": [driver_fields(driver) for driver in survey.drivers],
         "steps": [_step_fields(found) for found in survey.steps],
         "runs": [_run_fields(active) for active in survey.runs],
         "silent_clusters": dict(survey.silent_clusters),
@@ -82,12 +85,6 @@ def _id_at(cluster: str, found: ActiveStep) -> str | None:
 
 def _pid(found: ActiveStep) -> int | None:
     return None if found.lease is None or found.lease.owner is None else found.lease.owner.pid
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _run_line(active: ActiveRun) -> str:

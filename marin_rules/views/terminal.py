@@ -1,8 +1,20 @@
-"""Text for a terminal that others have written: terminals obey some characters, and would show what is not there."""
+"""Text for a terminal: columns, and what others have written.
+
+Terminals obey some characters, and would show what is not there.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 
 def printable(text: str) -> str:
     """The text with a question mark for each character, but for ends of lines, that a terminal would obey."""
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

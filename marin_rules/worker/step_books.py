@@ -98,8 +98,14 @@ class StepBooks:
                 f"step {self._step.name} failed previously and is not run again (force_run_failed=false); its log:"
                 f" {self.log_path}"
             )
-        if status is Status.CANCELLED and is_retry and not self._in_job:
+        if status is Status.CANCELLED and is_retry and not self._is_resumed and not self._in_job:
             raise MarinRulesError("the step was stopped in this run; start the experiment again to run it once more.")
+
+    @property
+    def _is_resumed(self) -> bool:
+        """Whether the last attempt ended with an earlier driver of this run, which was stopped itself."""
+        attempt = self._previous_run.get("attempt")
+        return attempt is not None and self._plan.resumed.get(self._step.index) == attempt
 
     # -- while it runs, and after ----------------------------------------------------------------------------
 

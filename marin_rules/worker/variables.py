@@ -52,6 +52,11 @@ def passed_on() -> dict[str, str]:
     return exported([json.loads(line) for line in _lines()]) if _ALL in os.environ else {}
 
 
+def for_driver_elsewhere(sets: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The same for a driver that is started later, or on another machine, for which no process keeps the sets."""
+    return _in_one_variable(dict(enumerate(sets)), "a submitted driver gets them in one variable") if sets else {}
+
+
 def for_job_elsewhere(numbers: Iterable[int | None]) -> dict[str, str]:
     """The variables that a job on another machine is given for its steps: their own sets and no others."""
     sets = {number: _set(number) for number in sorted({number for number in numbers if number is not None})}

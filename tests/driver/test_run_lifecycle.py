@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tempfile
@@ -16,7 +17,7 @@ from marin_rules.driver.run_lifecycle import RunLifecycle
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.plan_file import read_plan
 from marin_rules.state.assessment import Assessment, assess
-from marin_rules.state.info import experiment_info_path
+from marin_rules.state.info import experiment_info_path, info_path
 from marin_rules.state.run_presence import RunPresence
 from marin_rules.state.status import Status, read_status, read_statuses
 from marin_rules.state.step_lease import open_lease
@@ -83,11 +84,26 @@ def test_what_is_done_and_scheduled_again_is_forced(tmp_path: Path) -> None:
 def test_a_run_is_registered_as_long_as_it_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
     monkeypatch.setattr(RunPresence, "begin", lambda self: events.append("begin"))
-    monkeypatch.setattr(RunPresence, "end", lambda self: events.append("end"))
+    monkeypatch.setattr(RunPresence, "end", lambda self, forgets: events.append("end" if forgets else "pause"))
     lifecycle = started(chain(tmp_path))
     assert events == ["begin"]
     lifecycle.finish(success=False)
     assert events == ["begin", "end"]
+    started(chain(tmp_path)).finish(success=False, goes_on=True)
+    assert events[2:] == ["begin", "pause"], "its jobs belong to it still"
+    started(chain(tmp_path)).finish(success=True, goes_on=True)
+    assert events[4:] == ["begin", "end"]
+
+
+def test_what_an_earlier_driver_of_the_run_left_stopped_is_resumed(tmp_path: Path) -> None:
+    plan = chain(tmp_path)
+    a, alone = (by_name(plan)[name] for name in ("a", "alone"))
+    for stopped, run in ((a, plan.run.id), (alone, "another")):
+        leave_status(stopped, Status.CANCELLED)
+        Path(info_path(stopped.output_path)).write_text(json.dumps({"run": {"id": run, "attempt": 2}}))
+    lifecycle = started(plan)
+    assert read_plan(plan.run.plan_path, plan.digest).resumed == {a.index: 2}
+    lifecycle.finish(success=False, goes_on=True)
 
 
 def test_what_could_not_run_is_marked(tmp_path: Path) -> None:

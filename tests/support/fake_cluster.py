@@ -74,6 +74,9 @@ class FakeSite:
     def defaults(self) -> Mapping[str, Any]:
         return {"pool": "common"}
 
+    def driver_resources(self) -> Mapping[str, Any]:
+        return {"cpus_per_task": 1}
+
     def describe(self, resources: Mapping[str, Any]) -> str:
         return f"{resources['cpus_per_task']} cores"
 

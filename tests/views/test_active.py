@@ -32,13 +32,18 @@ def survey(*steps: ActiveStep, runs: tuple[ActiveRun, ...] = ()) -> Survey:
 
 def test_nothing() -> None:
     assert jobs_table(survey()) == "nothing is running or queued"
-    assert json.loads(jobs_json(survey())) == {"steps": [], "runs": [], "silent_clusters": {}}
+    assert json.loads(jobs_json(survey())) == {"drivers": [], "steps": [], "runs": [], "silent_clusters": {}}
 
 
 def test_nothing_is_not_claimed_of_a_silent_cluster() -> None:
     found = replace(survey(), silent_clusters={"grid": "no answer"})
     assert jobs_table(found) == "found nothing that is running or queued"
-    assert json.loads(jobs_json(found)) == {"steps": [], "runs": [], "silent_clusters": {"grid": "no answer"}}
+    assert json.loads(jobs_json(found)) == {
+        "drivers": [],
+        "steps": [],
+        "runs": [],
+        "silent_clusters": {"grid": "no answer"},
+    }
 
 
 def test_a_row_for_each_step_and_a_line_for_each_run() -> None:

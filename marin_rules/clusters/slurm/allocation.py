@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from marin_rules.clusters.allocation import EndCause
 from marin_rules.clusters.protocol import element_id
 from marin_rules.clusters.slurm.ranks import SlurmRanks
 
@@ -34,6 +35,16 @@ class SlurmAllocation:
 
     def ranks(self) -> SlurmRanks:
         return SlurmRanks(self.nodes, self.node_count, self.cpus)
+
+    def why_told_to_end(self) -> EndCause:
+        from marin_rules.clusters.slurm.job_end import why_told_to_end  # Workers of steps do without it.
+
+        return why_told_to_end(self.job_id, self.restarts)
+
+    def start_again(self) -> None:
+        from marin_rules.clusters.slurm.job_end import start_again
+
+        start_again(self.job_id)
 
     def to_fields(self) -> dict[str, Any]:
         fields = {

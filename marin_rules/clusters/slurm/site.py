@@ -53,6 +53,16 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class DriverQueue:
+    """Where drivers go that are jobs themselves, and what they get."""
+
+    queue: Queue = field(default_factory=Queue)
+    cores: int = 1
+    memory_mb: int = 2048
+    """For Snakemake, the plan, and small steps that run beside it."""
+
+
+@dataclass(frozen=True)
 class Site:
     """A cluster. See `protocol.Site`."""
 
@@ -62,6 +72,9 @@ class Site:
 
     gpus: Mapping[str, Queue] = field(default_factory=dict)
     """For steps with GPUs, by the name of the GPU."""
+
+    drivers: DriverQueue | None = None
+    """For drivers; None sends them where steps without an accelerator go."""
 
     environments: str | None = None
     """Where Python environments of steps are kept: a folder that all nodes see."""
@@ -96,6 +109,20 @@ class Site:
             "runtime": queue.runtime,
         }
         return {name: value for name, value in found.items() if value}
+
+    def driver_resources(self) -> Mapping[str, Any]:
+        drivers = self.drivers or DriverQueue(replace(self.cpu, runtime=None))
+        queue = drivers.queue
+        return {
+            "mem_mb": drivers.memory_mb,
+            "runtime": queue.runtime or queue.max_runtime,
+            "cpus_per_task": drivers.cores,
+            "slurm_partition": queue.partition,
+            "slurm_account": queue.account,
+            "qos": queue.qos,
+            "constraint": queue.constraint,
+            "slurm_extra": queue.extra,
+        }
 
     def describe(self, resources: Mapping[str, Any]) -> str:
         return describe(resources)
@@ -152,9 +179,23 @@ def read_site(name: str) -> Site | None:
         name=name,
         cpu=cpu,
         gpus={variant: _queue(entry or {}, base) for variant, entry in (block.get("gpus") or {}).items()},
+        drivers=_drivers(block.get("drivers"), replace(cpu, runtime=None)),
         environments=block.get("environments"),
         trust=tuple(block.get("trust") or ()),
     )
+
+
+def _drivers(given: Mapping[str, Any] | None, base: Queue) -> DriverQueue | None:
+    """Where drivers go. Another partition has other limits than `base`; a driver may stay as long as it lets it."""
+    if not given:
+        return None
+    base = base if given.get("partition") is None else replace(base, max_runtime=None, constraint=None)
+    sizes: dict[str, int] = {}
+    if given.get("cores") is not None:
+        sizes["cores"] = given["cores"]
+    if given.get("memory") is not None:
+        sizes["memory_mb"] = parse_memory(given["memory"]) // MEGABYTE
+    return DriverQueue(_queue(given, base), **sizes)
 
 
 _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {

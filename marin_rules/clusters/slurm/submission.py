@@ -73,6 +73,8 @@ def sbatch_words(request: JobRequest) -> list[str]:
     if request.elements is not None:
         throttle = "" if request.at_once is None else f"%{request.at_once}"
         words.append(f"--array={indices_text(request.elements)}{throttle}")
+    if request.warning_seconds is not None:  # To the process of the script alone, which knows what to do about it.
+        words.append(f"--signal=B:USR1@{request.warning_seconds}")
     if request.tag is not None:
         words.append(f"--comment={request.tag}")
     left_out = ("mem_mb",) if resources.get("mem_mb_per_cpu") else ()

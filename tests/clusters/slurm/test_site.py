@@ -137,7 +137,8 @@ def test_a_wrong_file_is_refused_with_the_key(text: str, words: list[str], site:
 KEYS = {
     "partition": "p", "account": "a", "qos": "q", "constraint": "c", "runtime": "1h", "max_runtime": "2h",
     "max_memory": "1g", "extra": "--x", "preemptible": "{qos: low}", "gpus": "{T4: }", "environments": "/e",
-    "trust": "[ann]", "gres": "g", "count": "1", "tasks_at_once": "7",
+    "trust": "[ann]", "gres": "g", "count": "1", "tasks_at_once": "7", "drivers": "{partition: p}", "memory": "3g",
+    "cores": "2",
 }  # fmt: skip
 
 
@@ -145,15 +146,36 @@ def test_every_key_of_the_schema_says_something(site: Callable[[str], Site]) -> 
     schema = yaml.safe_load((REPOSITORY / "config" / "cluster.schema.yaml").read_text())
     block = schema["properties"]["slurm"]["properties"]
     gpu = block["gpus"]["additionalProperties"]["properties"]
-    assert set(block) | set(gpu) == set(KEYS)
+    drivers = block["drivers"]["properties"]
+    assert set(block) | set(gpu) | set(drivers) == set(KEYS)
     nothing, plain_gpu = site("slurm: {extra: x}"), site("slurm: {gpus: {T4: }}")
     for key in block:
         assert site(f"slurm: {{extra: x, {key}: {KEYS[key]}}}" if key != "extra" else "slurm: {extra: y}") != nothing
     for key in gpu:
         assert site(f"slurm: {{gpus: {{T4: {{{key}: {KEYS[key]}}}}}}}") != plain_gpu
+    for key in drivers:
+        assert site(f"slurm: {{drivers: {{{key}: {KEYS[key]}}}}}").driver_resources() != nothing.driver_resources()
     for key in block["preemptible"]["properties"]:
         queue = site(f"slurm: {{preemptible: {{{key}: {KEYS[key]}}}}}").cpu
         assert queue.preemptible not in (None, replace(queue, preemptible=None))
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("", {"slurm_partition": "cpu", "runtime": 2880, "mem_mb": 2048, "cpus_per_task": 1, "constraint": "old"}),
+        ("drivers: {runtime: 7d}", {"slurm_partition": "cpu", "runtime": 10080, "constraint": "old"}),
+        ("drivers: {partition: long}", {"slurm_partition": "long", "runtime": None, "slurm_account": "physics"}),
+        ("drivers: {memory: 1g, cores: 4}", {"runtime": 2880, "mem_mb": 1024, "cpus_per_task": 4}),
+    ],
+)
+def test_drivers_get_little_for_as_long_as_their_partition_lets_them(
+    block: str, expected: dict[str, object], site: Callable[[str], Site]
+) -> None:
+    """Their own limit, not that of steps; another partition has limits that are not known."""
+    text = "slurm: {partition: cpu, account: physics, constraint: old, runtime: 4h, max_runtime: 2d%s}"
+    found = site(text % (f", {block}" if block else "")).driver_resources()
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_the_example_is_a_file_that_can_be_read() -> None:

@@ -1,0 +1,26 @@
+"""The words between the supervisor of a submitted driver and its engine: two signals, and some variables."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+LEAVE = signal.SIGUSR1
+"""End, and let the jobs of clusters go on: the run will be started again, and takes them up."""
+
+STOP = signal.SIGUSR2
+"""End the run and all of its jobs, as Ctrl-C would."""
+
+VARIABLE = "MARIN_RULES_SUPERVISOR"
+"""The process that supervises the engine."""
+
+PLAN_VARIABLE = "MARIN_RULES_PLAN"
+"""Where the plan is that a process is started with, in place of an experiment to plan."""
+
+DIGEST_VARIABLE = "MARIN_RULES_PLAN_DIGEST"
+"""What the plan must be; without it, only a plan of this user's own is taken."""
+
+
+def is_supervised() -> bool:
+    """Whether this process is the engine of a submitted driver, which listens to its supervisor alone."""
+    return os.environ.get(VARIABLE) == str(os.getppid())

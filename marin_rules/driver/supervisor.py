@@ -1,0 +1,210 @@
+"""`python -m marin_rules.driver.supervisor FOLDER`: a submitted driver, in its job or process.
+
+It starts the engine with the plan that was made at submission, waits for it, and writes down how the run ended. It
+alone listens to signals, and decides what they mean for the jobs of the run's steps (`order_for`):
+
+- **A person ends the run** (`marin-rules jobs stop`, or the cluster's own command): the engine is told to stop, which
+  cancels its jobs. `jobs stop` leaves a word in the driver's folder first; without one, the cluster is asked why it
+  ends the job.
+- **The cluster takes the machine away** (preemption, requeue, a node set down) or the time limit comes: the jobs of
+  steps have machines of their own and go on. The engine is told to leave them, and the driver, started again in the
+  same job, finds them by their tags. At the time limit no cluster starts it again by itself: the driver asks for it.
+- **Nobody knows** (the cluster does not answer): the jobs are left. Their results count whoever waits for them, and
+  they can be cancelled at any time; what was cancelled by mistake is lost.
+
+On a machine that is no cluster's, nobody starts a driver again: there every signal is a person's.
+
+An engine that is killed (by the kernel, for memory) is started again, some times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from enum import Enum
+
+from marin_rules.clusters.allocation import Allocation, EndCause, current_allocation
+from marin_rules.clusters.protocol import ClusterError
+from marin_rules.driver import supervision
+from marin_rules.driver.submission import checksum
+from marin_rules.parentage import end_with_parent
+from marin_rules.state.driver_record import STOPPED_CODE, DriverRecord, Holder
+from marin_rules.storage.files import modified_time
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.units import clock_now
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+_WATCHED = frozenset({*_SIGNALS, signal.SIGCHLD})
+
+_MOST_RESTARTS = 3
+_PAUSE_SECONDS = 2.0
+"""Between the death of an engine and its next start: a signal that killed it may be on its way to us, too."""
+
+
+class Order(Enum):
+    """What a signal to the driver means."""
+
+    STOP = "stop"
+    LEAVE = "leave"
+    """The driver's job has been queued again; those of steps go on."""
+
+    START_AGAIN = "start again"
+    """The same, but the driver must have its job queued again itself."""
+
+
+def order_for(number: int, *, is_asked_to_stop: bool, why: Callable[[], EndCause] | None) -> Order:
+    """What to do about a signal. `why` asks the cluster why it ends the driver's job; None outside of jobs."""
+    if is_asked_to_stop or why is None or number == signal.SIGINT:
+        return Order.STOP
+    if number == signal.SIGUSR1:  # The warning before the time limit, which was asked for.
+        return Order.START_AGAIN
+    return _ORDERS[why()]
+
+
+_ORDERS = {
+    EndCause.CANCELLED: Order.STOP,
+    EndCause.STARTS_AGAIN: Order.LEAVE,
+    EndCause.TIME_LIMIT: Order.START_AGAIN,
+    # A warning before the machine is taken away: to end now would end the job for good.
+    EndCause.SIGNAL: Order.START_AGAIN,
+    EndCause.UNKNOWN: Order.LEAVE,
+}
+
+
+class Supervisor:
+    """Of one driver, from one start to its end or to the next start."""
+
+    def __init__(self, record: DriverRecord, allocation: Allocation | None) -> None:
+        self._record = record
+        self._allocation = allocation
+        self._order: Order | None = None
+        self._restarts = 0
+        self._engine = self._start()
+
+    def run(self) -> int:
+        """Until the engine has ended; returns the exit code of the run."""
+        while True:
+            number = signal.sigwait(_WATCHED)
+            if number != signal.SIGCHLD:
+                self._signalled(number)
+            elif (code := self._engine.poll()) is not None:
+                self._hear_late_signals(code)
+                if code >= 0 or self._order is not None or self._restarts == _MOST_RESTARTS:
+                    return self._end(code)
+                self._restarts += 1
+                _say(f"the engine was killed by signal {-code}; again ({self._restarts} of at most {_MOST_RESTARTS})")
+                self._engine = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        supervisor = os.getpid()
+
+        def in_child() -> None:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+            end_with_parent(supervisor)
+
+        command, variables = self._command()
+        return subprocess.Popen(command, env={**os.environ, **variables}, preexec_fn=in_child)
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        """What is started, and its further variables."""
+        record = self._record
+        # A run that has begun knows what is forced, by patterns, by flags and for their sake.
+        plan = record.plan_path if modified_time(record.plan_path) is not None else record.own_plan_path
+        module, *words = record.words
+        cores = None if self._allocation is None else self._allocation.cpus or 1
+        command = [sys.executable, "-P", "-m", module]
+        variables = {supervision.VARIABLE: str(os.getpid())}
+        if record.takes_plan_by_flag:
+            command += ["--plan", plan, "--digest", record.digest]
+            command += [] if cores is None else ["--cores", str(cores)]
+        else:
+            variables |= {supervision.PLAN_VARIABLE: plan, supervision.DIGEST_VARIABLE: record.digest}
+            # First, so that the user's own flags win: a job has fewer cores than its machine.
+            command += [] if cores is None else ["--cores", str(cores), "--local-cores", str(cores)]
+        return [*command, *words], variables
+
+    def _hear_late_signals(self, code: int) -> None:
+        """A signal to all processes of a job may have killed the engine before it came here."""
+        seconds = _PAUSE_SECONDS if code < 0 and self._order is None else 0.0
+        while (found := signal.sigtimedwait(_SIGNALS, seconds)) is not None:
+            self._signalled(found.si_signo)
+
+    def _signalled(self, number: int) -> None:
+        if self._order is Order.STOP:
+            return
+        why = None if self._allocation is None else self._allocation.why_told_to_end
+        order = order_for(number, is_asked_to_stop=self._record.is_asked_to_stop, why=why)
+        if order is Order.STOP:
+            _say("stopping the run and its jobs")
+        elif self._order is not None:
+            return  # It is about to be started again anyhow.
+        elif order is Order.START_AGAIN and not self._has_itself_queued_again():
+            return
+        else:
+            _say("this driver will be started again; jobs of steps go on")
+        self._order = order
+        self._engine.send_signal(supervision.STOP if order is Order.STOP else supervision.LEAVE)
+
+    def _has_itself_queued_again(self) -> bool:
+        assert self._allocation is not None
+        try:
+            self._allocation.start_again()
+        except ClusterError as error:
+            _say(f"this driver's time is running out, and its job cannot be queued again: {error}")
+            return False
+        return True
+
+    def _end(self, code: int) -> int:
+        """The end of the run, unless it goes on with the next start."""
+        exit_code = 128 - code if code < 0 else code
+        if self._order in (Order.LEAVE, Order.START_AGAIN) and code != 0:
+            return exit_code
+        self._record.write_end(exit_code)
+        return exit_code
+
+
+def main() -> int:
+    record = DriverRecord.read(sys.argv[1])
+    if record is None:
+        print(f"marin-rules: there is no driver in {sys.argv[1]}: its submission was given up", file=sys.stderr)
+        return 1
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # What is ignored is not waited for, either.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    allocation = current_allocation() if record.is_for_job else None
+    ours = Holder(owner=Owner.current()) if allocation is None else Holder(allocation.cluster, allocation.job_id)
+    holder = record.claim(ours)
+    if not holder.is_same(ours):
+        _say(f"driver {record.id} is {holder}; this one, {ours}, ends")
+        return 0
+    if (end := record.end()) is not None:
+        return end.exit_code
+    return _drive(record, allocation)
+
+
+def _drive(record: DriverRecord, allocation: Allocation | None) -> int:
+    if record.is_asked_to_stop:
+        record.write_end(STOPPED_CODE)
+        return STOPPED_CODE
+    os.chdir(record.working_directory)
+    changed = [path for path, known in record.checksums.items() if checksum(path) != known]
+    if changed:
+        _say(f"{', '.join(changed)} was edited after the submission, and is read where it is; submit the run again")
+        record.write_end(1)
+        return 1
+    times = "" if allocation is None or not allocation.restarts else f", started again ({allocation.restarts})"
+    _say(f"driver {record.id} on {os.uname().nodename}{times}")
+    return Supervisor(record, allocation).run()
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # A full disk must not end the run.
+        print(f"{clock_now()} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
