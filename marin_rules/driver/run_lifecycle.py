@@ -69,6 +69,7 @@ class RunLifecycle:
         self._software.ensure(filter(uses_our_files, assessment.scheduled), say=_say)
         again = (step for step in assessment.scheduled if statuses[step.output_path] is Status.SUCCESS)
         self._plan.forced = tuple(step.index for step in again)
+        self._plan.anew = tuple(verdict.step.index for verdict in assessment.verdicts if verdict.anew)
         claim_prefix(run.prefix)
         write_plan(self._plan, run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)
