@@ -16,4 +16,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-pytest_plugins = ["support.emulators.fixtures", "support.lab", "support.processes", "support.slurm.fixtures"]
+pytest_plugins = [
+    "support.emulators.fixtures",
+    "support.lab",
+    "support.array_experiment",
+    "support.processes",
+    "support.slurm.fixtures",
+]
