@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 pytest_plugins = [
     "support.emulators.fixtures",
     "support.lab",
+    "support.array_experiment",
     "support.processes",
     "support.slurm.fixtures",
     "support.working_folder",

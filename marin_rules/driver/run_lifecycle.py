@@ -83,6 +83,7 @@ class RunLifecycle:
         self._plan.forced = tuple(step.index for step in again)
         stopped = [step for step in assessment.scheduled if statuses[step.output_path] is Status.CANCELLED]
         self._plan.resumed = {step.index: attempt for step in stopped if (attempt := self._attempt_before(step))}
+        self._plan.anew = tuple(verdict.step.index for verdict in assessment.verdicts if verdict.anew)
         claim_prefix(run.prefix)
         write_plan(self._plan, run.plan_path)
         write_experiment_info(self._plan, Owner.current().worker_id)

@@ -117,6 +117,9 @@ class FrozenPlan:
     forced: tuple[int, ...] = ()
     """Steps to run although they are done."""
 
+    anew: tuple[int, ...] = ()
+    """Steps to do again from the start, done or not: of what was done of them before, nothing counts."""
+
     conda: dict[int, CondaEnvironment] = field(default_factory=dict)
     """The environments that Snakemake has made for steps, by their position; known once it starts jobs."""
 

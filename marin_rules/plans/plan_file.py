@@ -41,7 +41,8 @@ class PlanFileError(MarinRulesError):
 def write_plan(plan: FrozenPlan, path: str) -> None:
     """Write the plan, for this user's eyes only, into a folder of the same kind."""
     conda = {str(index): environment.to_fields() for index, environment in plan.conda.items()}
-    last = json.dumps({"forced": plan.forced, "conda": conda, "resumed": plan.resumed}).encode()
+    known = {"forced": plan.forced, "anew": plan.anew, "conda": conda, "resumed": plan.resumed}
+    last = json.dumps(known).encode()
     lengths = _LENGTHS.pack(len(plan.index), zlib.crc32(plan.index), len(last), zlib.crc32(last))
     make_private_folder(os.path.dirname(path) or ".")
     write_atomic(path, b"".join([_MAGIC, lengths, plan.index, last, *plan.parts()]), mode=0o600)
@@ -109,6 +110,7 @@ def _plan(content: Mapping[str, Any], parts: Sequence[bytes]) -> FrozenPlan:
         software=[Environment.from_fields(fields) for fields in content["software"]],
         warnings=tuple(content["warnings"]),
         forced=tuple(content["forced"]),
+        anew=tuple(content["anew"]),
         conda={int(index): CondaEnvironment.from_fields(fields) for index, fields in content["conda"].items()},
         resumed={int(index): attempts for index, attempts in content["resumed"].items()},
         definitions=parts[0],

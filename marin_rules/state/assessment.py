@@ -48,6 +48,9 @@ class Verdict:
     dependency: tuple[str, State] | None = None
     """A dependency that is (part of) the reason, and its state."""
 
+    anew: bool = False
+    """The step, or one that it depends on, was asked for again: what was done of it before does not count."""
+
     @property
     def reason(self) -> str:
         """The whole reason, as a dry run words it."""
@@ -94,7 +97,8 @@ def assess(
 
     `progress_of` says how far a step came that was begun and is to go on, None if it starts from the beginning.
     """
-    reasons = _what_runs(plan, statuses, frozenset(forced))
+    again = _asked_again(plan, frozenset(forced))
+    reasons = _what_runs(plan, statuses, again)
     verdicts: list[Verdict] = []
     for step in plan.steps:
         status = statuses[step.output_path]
@@ -116,17 +120,18 @@ def assess(
         if blocker is not None:
             verdicts.append(Verdict(step, State.BLOCKED, f"dependency {plan.steps[blocker].name} is blocked"))
             continue
-        again = reasons[step.index]
-        if again is not None:
-            verdicts.append(_runs_again(plan, step, again))
+        cause = reasons[step.index]
+        if cause is not None:
+            verdicts.append(_runs_again(plan, step, cause))
             continue
         pending = (i for i in step.dependencies if verdicts[i].state in (State.RUN, State.ELSEWHERE))
         waiting_for = next(pending, None) if status is None else None
         dependency = None if waiting_for is None else (plan.steps[waiting_for].name, verdicts[waiting_for].state)
         reason = _own_reason(step, status, failed_at)
-        progress = None if status is None else progress_of(step)
+        anew = step.index in again
+        progress = None if status is None or anew else progress_of(step)
         reason = reason if progress is None else f"{reason}; {progress}"
-        verdicts.append(Verdict(step, State.RUN, reason, dependency=dependency))
+        verdicts.append(Verdict(step, State.RUN, reason, dependency=dependency, anew=anew))
     return Assessment(tuple(verdicts))
 
 
@@ -136,15 +141,12 @@ _FORCED = -1
 
 def _runs_again(plan: FrozenPlan, step: FrozenStep, cause: int) -> Verdict:
     if cause == _FORCED:
-        return Verdict(step, State.RUN, "forced")
-    return Verdict(step, State.RUN, "", dependency=(plan.steps[cause].name, State.RUN))
+        return Verdict(step, State.RUN, "forced", anew=True)
+    return Verdict(step, State.RUN, "", dependency=(plan.steps[cause].name, State.RUN), anew=True)
 
 
-def _what_runs(
-    plan: FrozenPlan, statuses: Mapping[str, StatusOrError], forced: frozenset[int]
-) -> dict[int, int | None]:
-    """Steps to run: index -> why a finished one runs again: forced, or because of the dependency with this index
-    (None: because it is not finished)."""
+def _asked_again(plan: FrozenPlan, forced: frozenset[int]) -> dict[int, int]:
+    """Steps that run even if they are done: index -> why: forced, or because of the dependency with this index."""
     again: dict[int, int] = {}
     for step in plan.steps:
         if not step.needed:
@@ -155,6 +157,13 @@ def _what_runs(
             cause = next((i for i in step.dependencies if i in again), None)
             if cause is not None:
                 again[step.index] = cause
+    return again
+
+
+def _what_runs(
+    plan: FrozenPlan, statuses: Mapping[str, StatusOrError], again: Mapping[int, int]
+) -> dict[int, int | None]:
+    """Steps to run: index -> why a finished one runs again, see `_asked_again` (None: because it is not finished)."""
     runs: dict[int, int | None] = {}
     pending = [step.index for step in plan.steps if step.root or step.index in again]
     while pending:

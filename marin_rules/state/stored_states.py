@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.state.assessment import Assessment, StatusOrError, assess
+from marin_rules.state.assessment import Assessment, State, StatusOrError, assess
 from marin_rules.state.info import check_version, info_path, read_info
 from marin_rules.state.status import Status, status_path
 from marin_rules.state.step_lease import peek
@@ -20,10 +20,7 @@ def assess_stored(plan: FrozenPlan, statuses: Mapping[str, StatusOrError], force
     """Judge every step, given all statuses by output path. `forced` steps run although they are done."""
     _check_versions(plan, statuses)
     tasks = _BegunTasks()
-    for step in plan.steps:
-        if step.needed and statuses.get(step.output_path) not in (None, Status.SUCCESS):
-            tasks.check(step)
-    return assess(
+    assessment = assess(
         plan,
         statuses,
         forced=forced,
@@ -31,6 +28,11 @@ def assess_stored(plan: FrozenPlan, statuses: Mapping[str, StatusOrError], force
         failed_at=_last_change,
         progress_of=tasks.progress,
     )
+    for verdict in assessment.verdicts:
+        is_begun = statuses[verdict.step.output_path] not in (None, Status.SUCCESS)
+        if verdict.state is State.RUN and is_begun and not verdict.anew:
+            tasks.check(verdict.step)
+    return assessment
 
 
 class _BegunTasks:
@@ -42,8 +44,7 @@ class _BegunTasks:
 
     def check(self, step: FrozenStep) -> None:
         """Refuse a step that was begun with another number of tasks."""
-        layout = self._layouts[step.index] = read_layout(step.output_path)
-        check_layout(step.name, step.output_path, step.tasks, layout)
+        check_layout(step.name, step.output_path, step.tasks, self._layout(step))
 
     def progress(self, step: FrozenStep) -> str | None:
         """How far it is, for people."""
@@ -52,13 +53,18 @@ class _BegunTasks:
 
     def live_lease(self, step: FrozenStep) -> LeaseRecord | None:
         """Who works on one of the tasks, if nobody has the step as a whole."""
-        layout = self._layouts.get(step.index)
+        layout = self._layout(step)
         running = [task for task, record in self._of(step).items() if record.status is Status.RUNNING]
         places = (TaskPlace(step.output_path, layout.round, task) for task in running if layout is not None)
         return next((holder for place in places if (holder := place.holder()) is not None), None)
 
+    def _layout(self, step: FrozenStep) -> Layout | None:
+        if step.index not in self._layouts:
+            self._layouts[step.index] = read_layout(step.output_path)
+        return self._layouts[step.index]
+
     def _of(self, step: FrozenStep) -> dict[int, TaskRecord]:
-        layout = self._layouts.get(step.index)
+        layout = self._layout(step)
         if layout is None or layout.tasks != step.tasks:
             return {}
         if step.index not in self._records:

@@ -60,7 +60,7 @@ class Layout:
         try:
             fields = json.loads(data)
             numbers = fields["tasks"], fields["round"]
-            if not all(isinstance(number, int) and number > 0 for number in numbers):
+            if not all(type(number) is int and number > 0 for number in numbers):
                 raise ValueError(f"not two positive numbers: {numbers}")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             folder = os.path.dirname(os.path.dirname(path))
@@ -99,7 +99,8 @@ class TaskRecord:
     @classmethod
     def parse(cls, data: bytes, path: str) -> TaskRecord:
         status = parse_status(data, path)
-        fields = json.loads(data) if data.lstrip().startswith(b"{") else {}
+        last = data.decode().rstrip().rpartition("\n")[2]  # As for a status, which may be a log of events.
+        fields = json.loads(last) if last.startswith("{") else {}
         return cls(status, {name: value for name, value in fields.items() if name not in ("status", "token")})
 
 
@@ -192,37 +193,55 @@ def check_layout(step: str, output_path: str, tasks: int | None, layout: Layout 
         return
     begun = f"step {step} was begun with tasks={layout.tasks}"
     now = "is a step of one piece in this run" if tasks is None else f"has tasks={tasks} in this run"
-    for task in range(layout.tasks):
+    records = read_records(output_path, layout.round, range(layout.tasks))
+    done = [task for task, record in records.items() if record.is_done]
+    if done:
+        raise TasksChangedError(
+            f"{begun}, of which {len(done)} {'is' if len(done) == 1 else 'are'} done, and {now}: their results would"
+            f" be mixed. Set tasks={layout.tasks} to go on, or delete {output_path} to begin anew (see `marin-rules"
+            " delete`)."
+        )
+    _refuse_tasks_at_work(step, output_path, layout, records, f"and {now}")
+
+
+def _refuse_tasks_at_work(
+    step: str, output_path: str, layout: Layout, records: Mapping[int, TaskRecord], why: str
+) -> None:
+    """Refuse to leave a round behind while somebody works on it."""
+    for task, record in records.items():
         place = TaskPlace(output_path, layout.round, task)
-        record = place.read()
-        if record is None:
-            continue
-        if record.is_done:
-            raise TasksChangedError(
-                f"{begun}, of which task {task} is done, and {now}: their results would be mixed. Set"
-                f" tasks={layout.tasks} to go on, or delete {output_path} to begin anew (see `marin-rules delete`)."
-            )
-        holder = place.holder()
+        holder = place.holder() if record.status is Status.RUNNING else None
         if holder is not None:
             raise TasksChangedError(
-                f"{begun}, of which task {task} is still run by {describe(holder, time.time())}, and {now}. Stop it"
-                f" first (`marin-rules jobs stop {output_path}`), or set tasks={layout.tasks}."
+                f"step {step} was begun with tasks={layout.tasks}, of which task {task} is still run by"
+                f" {describe(holder, time.time())}, {why}. Stop it first (`marin-rules jobs stop {output_path}`), or"
+                " wait for its end."
             )
 
 
-def begin_round(lease: Lease, step: str, output_path: str, tasks: int, *, anew: bool) -> int:
+def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *, anew: bool) -> int:
     """Settle which round of tasks is to be done, with the step's lease in hand; returns its number.
 
     Goes on with the round that is there, or begins the next one: if the step is to be done `anew`, or was begun with
-    another number of tasks and none of them is done.
+    another number of tasks and none of them is done. A step of one piece (`tasks` is None) that is done anew leaves an
+    empty round behind, so that no later run with tasks takes the old ones for its own.
     """
     path = layout_path(output_path)
     data = lease.read(path)
     found = None if data is None else Layout.parse(data, path)
-    check_layout(step, output_path, tasks, found)
-    if found is not None and found.tasks == tasks and not anew:
-        return found.round
-    layout = Layout(tasks, 1 if found is None else found.round + 1)
+    if found is None:
+        if tasks is None:
+            return 0
+        layout = Layout(tasks, 1)
+    else:
+        if anew:
+            records = read_records(output_path, found.round, range(found.tasks))
+            _refuse_tasks_at_work(step, output_path, found, records, "and is to be done again from the start")
+        else:
+            check_layout(step, output_path, tasks, found)
+            if tasks in (found.tasks, None):
+                return found.round
+        layout = Layout(tasks or found.tasks, found.round + 1)
     make_directory(os.path.dirname(path))
     lease.commit(path, layout.to_bytes())
     if found is not None:

@@ -7,6 +7,7 @@ worker of the last task, with or without a driver, or the driver. Both may; the 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from marin_rules.state.task_records import (
     read_records,
 )
 from marin_rules.storage.leases.held import held
+from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import LeaseRecord
 from marin_rules.storage.leases.store import ChangedError
@@ -35,6 +37,9 @@ from marin_rules.worker.attempt_facts import attempt_facts
 from marin_rules.worker.conclusion import Conclusion
 from marin_rules.worker.step_books import StepBooks
 from marin_rules.worker.step_call import Outcome
+
+_REFUSALS = 5
+"""How often somebody may change the status of a step that we are about to begin. Mostly that is their last word."""
 
 _PAUSE_SECONDS = 0.5
 _PATIENCE_LIFETIMES = 3
@@ -58,11 +63,20 @@ def begin_array(plan: FrozenPlan, step: FrozenStep) -> Begun | LeaseRecord | Non
     if holder is not None:
         return holder
     with held(books.lease):
-        if not books.take(waited=False):
+        if not _take(books):
             return None
         books.begin(attempt_facts(plan.run, owner, books.attempts + 1, time.time()))
         patiently(books.note_start)
     return Begun(books.round)
+
+
+def _take(books: StepBooks) -> bool:
+    """As `StepBooks.take`; looks again if somebody, whose lease we took over, changed the status in this moment."""
+    for _ in range(_REFUSALS):
+        with contextlib.suppress(ChangedError):
+            return books.take(waited=False)
+        time.sleep(_PAUSE_SECONDS)
+    return books.take(waited=False)
 
 
 def round_is_over(step: FrozenStep, number: int) -> bool:
@@ -134,8 +148,8 @@ def end_array(
             return False
         try:
             _write(plan, step, books, owner, conclusion, say)
-        except ChangedError:  # Somebody, whose lease we took over, has said something else in this very moment.
-            return False
+        except (ChangedError, LeaseLostError):
+            return False  # Somebody, whose lease we took over, has just said something else; or ours was taken over.
     return True
 
 
@@ -153,10 +167,9 @@ def _write(
     def commit(path: str, data: bytes, *, durable: bool = True) -> None:
         patiently(lambda: books.lease.commit(path, data, durable=durable), say=say)
 
-    facts = _facts_so_far(plan, step, books, owner)
     finished = time.time()
+    facts = _facts_so_far(plan, step, books, owner, finished)
     facts["finished"] = timestamp(finished)
-    facts["seconds"] = round(max(0.0, finished - parse_timestamp(facts["started"])), 3)
     if conclusion.outcome.error is not None:
         facts["error"] = conclusion.outcome.error
     books.begin(facts)
@@ -174,9 +187,17 @@ def _write(
     books.close(conclusion, overwrite if conclusion.status is Status.SUCCESS else commit)
 
 
-def _facts_so_far(plan: FrozenPlan, step: FrozenStep, books: StepBooks, owner: Owner) -> dict[str, Any]:
+def _facts_so_far(
+    plan: FrozenPlan, step: FrozenStep, books: StepBooks, owner: Owner, finished: float
+) -> dict[str, Any]:
     """What the driver wrote down when it began the step, and else what can be said without that."""
     path = info_path(step.output_path)
     data = patiently(lambda: books.lease.read(path))
     facts: dict[str, Any] = {} if data is None else parse_info(data, path).get("run", {})
-    return {**attempt_facts(plan.run, owner, 1, time.time()), **facts}
+    facts = {**attempt_facts(plan.run, owner, 1, finished), **facts}
+    facts.pop("error", None)  # Of whoever saw a task fail that has been done since.
+    try:
+        seconds = max(0.0, finished - parse_timestamp(facts["started"]))
+    except (ValueError, TypeError):
+        seconds = 0.0  # Somebody has edited the file.
+    return {**facts, "seconds": round(seconds, 3)}

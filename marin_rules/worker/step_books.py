@@ -13,7 +13,7 @@ from marin_rules.state.info import check_version, info_bytes, info_path, parse_i
 from marin_rules.state.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.state.step_lease import open_lease
 from marin_rules.state.step_log import log_path
-from marin_rules.state.task_records import begin_round, check_layout, read_layout
+from marin_rules.state.task_records import begin_round
 from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
@@ -53,6 +53,11 @@ class StepBooks:
         run: dict[str, Any] = info.get("run", {})
         return run
 
+    @property
+    def _is_retry(self) -> bool:
+        """Whether the last attempt was one of this very run."""
+        return bool(self._previous_run.get("id") == self._plan.run.id)
+
     # -- before the step -------------------------------------------------------------------------------------
 
     def is_done(self, *, waited: bool) -> bool:
@@ -73,16 +78,18 @@ class StepBooks:
         if status is Status.SUCCESS and (waited or not self._forced):
             return False
         self._refuse(status, waited)
-        if step.tasks is not None:
-            self.round = self._patiently(lambda: self._begin_round(anew=status is Status.SUCCESS))
-        elif status is not None:
-            check_layout(step.name, step.output_path, None, read_layout(step.output_path))
+        if step.tasks is not None or self._previous is not None:  # A step that is new was never divided.
+            self.round = self._patiently(lambda: self._begin_round(anew=self._is_anew(status)))
         running = status_bytes(Status.RUNNING, step.output_path)
         self._patiently(lambda: self.lease.commit(path, running, durable=False))
         return True
 
+    def _is_anew(self, status: Status | None) -> bool:
+        """Whether of what was done before nothing counts: the step was done, or has no status (somebody removed it),
+        or this run was asked to do it again, which it does once: another attempt of it goes on."""
+        return status in (None, Status.SUCCESS) or (self._step.index in self._plan.anew and not self._is_retry)
+
     def _begin_round(self, *, anew: bool) -> int:
-        assert self._step.tasks is not None
         return begin_round(self.lease, self._step.name, self._step.output_path, self._step.tasks, anew=anew)
 
     def _refuse(self, status: Status | None, waited: bool) -> None:
@@ -92,13 +99,12 @@ class StepBooks:
                 f"the step failed in the other run that had it; {self.log_path} tells why."
                 " Start the experiment again to run it once more."
             )
-        is_retry = self._previous_run.get("id") == self._plan.run.id
-        if status is Status.FAILED and not self._plan.run.force_run_failed and not is_retry:
+        if status is Status.FAILED and not self._plan.run.force_run_failed and not self._is_retry:
             raise PreviousTaskFailedError(
                 f"step {self._step.name} failed previously and is not run again (force_run_failed=false); its log:"
                 f" {self.log_path}"
             )
-        if status is Status.CANCELLED and is_retry and not self._is_resumed and not self._in_job:
+        if status is Status.CANCELLED and self._is_retry and not self._is_resumed and not self._in_job:
             raise MarinRulesError("the step was stopped in this run; start the experiment again to run it once more.")
 
     @property

@@ -5,13 +5,13 @@ task has its own lease, log and record, and its code a process of its own, as a 
 the step's log with their numbers, and for each task to its own log.
 
 A task that fails keeps no other from running; the step fails when all have ended. A task that somebody else has, a
-cluster that works on the same step, is left for later. A stop signal goes to the tasks that run, and no other is begun.
+cluster that works on the same step, is left for last, and then waited for. A stop signal goes to the tasks that run,
+and no other is begun. Of a worker that is killed nothing is left running.
 """
 
 from __future__ import annotations
 
 import contextlib
-import heapq
 import os
 import pickle
 import selectors
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NoReturn
 
-from marin_rules.parentage import end_with_parent
+from marin_rules.parentage import adopt_orphans, end_with_parent
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.task_records import (
     TaskCounts,
@@ -36,12 +36,9 @@ from marin_rules.state.task_records import (
 )
 from marin_rules.worker.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_HELD, EXIT_LEASE_LOST
 from marin_rules.worker.step_call import Outcome
-from marin_rules.worker.step_process import Pool, StepProcess
+from marin_rules.worker.step_process import Pool, StepProcess, children, send_signal
 from marin_rules.worker.task_books import TaskBooks
 from marin_rules.worker.worker import TaskOrder, Worker
-
-_HELD_SECONDS = (0.2, 5.0)
-"""First and longest pause before another look at a task that somebody else has."""
 
 _STOP_AGAIN_SECONDS = 1.0
 """How often a worker is told to stop: between two tasks it does not listen."""
@@ -90,14 +87,15 @@ class _TaskPool:
         """By the descriptor that their reports come from."""
 
         self._pending = deque(range(step.tasks))
-        self._held: list[tuple[float, int]] = []
-        """Tasks that somebody else has, and when to look at them again: a heap."""
+        self._held = deque[int]()
+        """Tasks that somebody else has. Whoever gets one of these waits: it takes a lifetime to see that a lease is
+        not refreshed any more, and only who goes on looking sees it."""
 
-        self._pauses: dict[int, float] = {}
         self._results: dict[int, Any] = {}
         self._errors: dict[int, str] = {}
         self._exceptions: dict[int, str | None] = {}
         self._stop_signal = 0
+        self._child_has_ended = False
         self._told = ""
         self._tell_at = time.monotonic() + _PROGRESS_SECONDS
         self._selector = selectors.DefaultSelector()
@@ -105,6 +103,7 @@ class _TaskPool:
 
     def run(self) -> Outcome:
         self._catch_signals()
+        adopt_orphans()
         try:
             while self._is_busy or (self._is_wanted and (self._pending or self._held)):
                 self._start_tasks()
@@ -133,27 +132,24 @@ class _TaskPool:
 
     def _start_tasks(self) -> None:
         while self._is_wanted and len(busy := self._busy) < self._at_once:
-            now = time.monotonic()
-            while self._held and self._held[0][0] <= now:
-                self._pending.append(heapq.heappop(self._held)[1])
-            if not self._pending:
+            waits = not self._pending
+            tasks = self._held if waits else self._pending
+            if not tasks:
                 return
             idle = next((worker for worker in self._workers.values() if worker not in busy), None)
             worker = idle or self._fork()
-            task = self._pending.popleft()
+            task = tasks.popleft()
             try:
-                os.write(worker.orders, f"{task}\n".encode())
+                os.write(worker.orders, f"{task} {waits:d}\n".encode())
             except BrokenPipeError:  # It was killed while it was idle.
-                self._pending.appendleft(task)
-                self._dismiss(worker)
+                tasks.appendleft(task)
+                self._bury(worker, os.waitpid(worker.pid, 0)[1])
                 continue
             worker.task = task
 
     def _wait(self) -> None:
         """Until something has happened, or is due."""
         due = self._tell_at
-        if self._held and len(self._busy) < self._at_once:
-            due = min(due, self._held[0][0])
         if self._stop_signal:
             due = min(due, time.monotonic() + _STOP_AGAIN_SECONDS)
         for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
@@ -161,19 +157,17 @@ class _TaskPool:
                 os.read(self._wakeup, 4096)
             else:
                 self._read(self._workers[key.fd])
+        if self._child_has_ended:
+            self._child_has_ended = False
+            self._bury_the_dead()
         if self._stop_signal:
             for worker in self._busy:
                 os.kill(worker.pid, signal.SIGTERM)
 
     def _read(self, worker: _TaskWorker) -> None:
-        """Take in what a worker reports, or that it is no more."""
-        data = os.read(worker.reports, 1 << 16)
-        worker.unread += data
-        if not data:
-            task, status = worker.task, self._dismiss(worker)
-            if task is not None:
-                self._settle(task, _Report(EXIT_FAILED, error=_death(status)))
-            return
+        """Take in what a worker has reported."""
+        with contextlib.suppress(BlockingIOError):
+            worker.unread += os.read(worker.reports, 1 << 16)
         if len(worker.unread) < _LENGTH.size:
             return
         (length,) = _LENGTH.unpack_from(worker.unread)
@@ -189,9 +183,7 @@ class _TaskPool:
         if report.code == EXIT_DONE:
             self._results[task] = report.artifact
         elif report.code in (EXIT_HELD, EXIT_LEASE_LOST):
-            pause = self._pauses.get(task, _HELD_SECONDS[0])
-            self._pauses[task] = min(2 * pause, _HELD_SECONDS[1])
-            heapq.heappush(self._held, (time.monotonic() + pause, task))
+            self._held.append(task)
         else:
             self._errors[task] = report.error or f"its worker ended with exit code {report.code}"
             self._exceptions[task] = report.exception
@@ -218,16 +210,44 @@ class _TaskPool:
         os.close(orders_read)
         os.close(reports_write)
         worker = self._workers[reports] = _TaskWorker(pid, orders, reports)
+        os.set_blocking(reports, False)
         self._selector.register(reports, selectors.EVENT_READ)
         return worker
 
-    def _dismiss(self, worker: _TaskWorker) -> int:
-        """Let a worker go, which has no task any more; returns how it ended."""
+    def _dismiss(self, worker: _TaskWorker) -> None:
+        """Let a worker go, which has no task any more."""
+        self._forget(worker)
+        os.waitpid(worker.pid, 0)
+
+    def _forget(self, worker: _TaskWorker) -> None:
         del self._workers[worker.reports]
         self._selector.unregister(worker.reports)
         os.close(worker.orders)
         os.close(worker.reports)
-        return os.waitpid(worker.pid, 0)[1]
+
+    def _bury_the_dead(self) -> None:
+        """See who was killed. The end of its pipe need not tell: a process that the task has forked may have it."""
+        for worker in list(self._workers.values()):
+            pid, status = os.waitpid(worker.pid, os.WNOHANG)
+            if pid:
+                self._read(worker)  # It may have said its last word.
+                self._bury(worker, status)
+
+    def _bury(self, worker: _TaskWorker, status: int) -> None:
+        self._forget(worker)
+        self._end_orphans()
+        if worker.task is not None:
+            self._settle(worker.task, _Report(EXIT_FAILED, error=_death(status)))
+
+    def _end_orphans(self) -> None:
+        """End what a worker that was killed has left: its task, and all that it started, become our children."""
+        known = {worker.pid for worker in self._workers.values()}
+        while orphans := [pid for pid in children(os.getpid()) if pid not in known]:
+            for pid in orphans:
+                if send_signal(pid, signal.SIGKILL):
+                    os.waitpid(pid, 0)
+                else:
+                    known.add(pid)  # It has become another user's: nobody here can end it.
 
     def _catch_signals(self) -> None:
         os.set_blocking(self._wakeup_write, False)
@@ -237,8 +257,12 @@ class _TaskPool:
         def note(number: int, frame: FrameType | None) -> None:
             self._stop_signal = self._stop_signal or number
 
+        def note_child(number: int, frame: FrameType | None) -> None:
+            self._child_has_ended = True
+
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, note)
+        signal.signal(signal.SIGCHLD, note_child)
 
     # -- what came of it -------------------------------------------------------------------------------------
 
@@ -283,8 +307,9 @@ def _work(plan: FrozenPlan, step: FrozenStep, number: int, orders: int, reports:
     process = StepProcess(plan)
     with os.fdopen(orders) as lines:
         for line in lines:
-            place = TaskPlace(step.output_path, number, int(line))
-            report, used = _do(plan, step, place, process)
+            task, waits = map(int, line.split())
+            place = TaskPlace(step.output_path, number, task)
+            report, used = _do(plan, step, place, process, waits=bool(waits))
             with contextlib.suppress(BrokenPipeError):
                 _send(reports, pickle.dumps(report))
             if used:
@@ -298,12 +323,15 @@ def _send(pipe: int, message: bytes) -> None:
         data = data[os.write(pipe, data) :]
 
 
-def _do(plan: FrozenPlan, step: FrozenStep, place: TaskPlace, process: StepProcess) -> tuple[_Report, bool]:
+def _do(
+    plan: FrozenPlan, step: FrozenStep, place: TaskPlace, process: StepProcess, *, waits: bool
+) -> tuple[_Report, bool]:
     """One task; also whether the process that was kept for it is used up."""
-    record = place.read()
-    if record is not None and record.is_done:
-        return _Report(EXIT_DONE, record.fields.get("artifact")), False
-    order = TaskOrder(place.task, place.round, label=f"task {place.task}", waits=False)
+    with contextlib.suppress(OSError):  # Whatever is wrong with the store, a worker has patience, and words for it.
+        record = place.read()
+        if record is not None and record.is_done:
+            return _Report(EXIT_DONE, record.fields.get("artifact")), False
+    order = TaskOrder(place.task, place.round, label=f"task {place.task}", waits=waits)
     try:
         worker = Worker(plan, step, task=order, process=process)
         code = worker.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 
 from marin_rules import ExecutorStep
 from marin_rules.errors import MarinRulesError
-from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.assessment import Verdict
 from marin_rules.state.info import VersionClashError, step_info
 from marin_rules.state.status import Status, read_statuses
 from marin_rules.state.step_lease import open_lease
 from marin_rules.state.stored_states import assess_stored
+from marin_rules.state.task_records import Layout, TaskPlace, TaskRecord, TasksChangedError, layout_path
+from marin_rules.storage.files import write_atomic
 from marin_rules.storage.leases.owner import Owner
 from support.active_world import dead_here
 from support.lease_models.clock import elsewhere
@@ -121,3 +124,110 @@ def test_on_an_object_store_only_overrides_are_looked_at(tmp_path: Path, monkeyp
     with pytest.raises(VersionClashError, match="its override_output_path gs://bucket/given already holds"):
         assess_stored(plan, {item.output_path: Status.SUCCESS for item in plan.steps})
     assert asked == ["gs://bucket/given/.executor_info"]
+
+
+# --- steps that are divided into tasks
+
+
+def leave_tasks(item: FrozenStep, *words: Status, tasks: int = 3, holder: Owner | None = None) -> None:
+    """A round of tasks whose first ones have these records; `holder` has the lease of the last of these."""
+    write_atomic(layout_path(item.output_path), Layout(tasks, 2).to_bytes())
+    for task, word in enumerate(words):
+        place = TaskPlace(item.output_path, 2, task)
+        write_atomic(place.record_path, TaskRecord(word, {}).to_bytes())
+    if holder is not None:
+        assert place.open_lease(holder).try_acquire() is None
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (Status.RUNNING, "was running, but its worker is gone; 1 of 3 tasks are done"),
+        (Status.CANCELLED, "was stopped before at .*; 1 of 3 tasks are done"),
+        (Status.FAILED, "failed before at .*; 1 of 3 tasks are done"),
+    ],
+)
+def test_how_many_tasks_are_done(status: Status, reason: str, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a", tasks=3))
+    leave_status(plan.steps[0], status)
+    leave_tasks(plan.steps[0], Status.SUCCESS, Status.FAILED)
+    (verdict,) = judged(plan)
+    assert (verdict.state, verdict.anew) == ("would run", False)
+    assert re.fullmatch(reason, verdict.reason)
+
+
+def test_a_step_none_of_whose_tasks_is_done(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a", tasks=3))
+    leave_status(plan.steps[0], Status.RUNNING)
+    leave_tasks(plan.steps[0], Status.FAILED)
+    (verdict,) = judged(plan)
+    assert verdict.reason == "was running, but its worker is gone"
+
+
+def test_what_was_done_does_not_count_for_a_step_that_is_asked_for_again(tmp_path: Path) -> None:
+    a = step("a", tasks=3)
+    plan = plan_of(tmp_path, step("b", a, tasks=3))
+    leave_status(plan.steps[0], Status.SUCCESS)
+    leave_status(plan.steps[1], Status.RUNNING)
+    leave_tasks(plan.steps[1], Status.SUCCESS)
+    for forced in (0, 1):
+        *_, verdict = judged(plan, forced)
+        assert verdict.anew, "asked for itself, or by way of what it depends on"
+        assert "tasks are done" not in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("owner", "state"),
+    [
+        (None, "would run"),
+        (dead_here(), "would run"),
+        (Owner.current(), "running elsewhere"),
+        (elsewhere("node7"), "running elsewhere"),
+    ],
+    ids=["nobody", "dead here", "alive here", "on another machine"],
+)
+def test_a_step_is_waited_for_while_somebody_has_one_of_its_tasks(
+    owner: Owner | None, state: str, tmp_path: Path
+) -> None:
+    """Jobs of a cluster: nobody has the step as a whole while they run."""
+    plan = plan_of(tmp_path, step("a", tasks=3))
+    leave_status(plan.steps[0], Status.RUNNING)
+    leave_tasks(plan.steps[0], Status.SUCCESS, Status.RUNNING, holder=owner)
+    (verdict,) = judged(plan)
+    assert verdict.state == state
+    if owner is not None and state == "running elsewhere":
+        assert verdict.reason.startswith(f"by {owner.worker_id} ")
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.FAILED, Status.CANCELLED])
+@pytest.mark.parametrize("tasks", [16, None])
+def test_another_number_of_tasks_is_refused_as_soon_as_somebody_looks(
+    tasks: int | None, status: Status, tmp_path: Path
+) -> None:
+    plan = plan_of(tmp_path, step("a", tasks=tasks))
+    leave_status(plan.steps[0], status)
+    leave_tasks(plan.steps[0], Status.SUCCESS)
+    with pytest.raises(TasksChangedError, match=r"step a was begun with tasks=3, of which 1 is done"):
+        judged(plan)
+    (verdict,) = judged(plan, 0)
+    assert verdict.anew, "all is done again: nothing is mixed"
+
+
+@pytest.mark.parametrize("status", [None, Status.SUCCESS])
+def test_another_number_of_tasks_makes_no_difference_to_a_step_that_is_done_or_new(
+    status: Status | None, tmp_path: Path
+) -> None:
+    plan = plan_of(tmp_path, step("a", tasks=16))
+    if status is not None:
+        leave_status(plan.steps[0], status)
+    leave_tasks(plan.steps[0], Status.SUCCESS)
+    (verdict,) = judged(plan)
+    assert verdict.state == ("would run" if status is None else "cached")
+
+
+def test_a_damaged_layout_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a", tasks=3))
+    leave_status(plan.steps[0], Status.FAILED)
+    write_atomic(layout_path(plan.steps[0].output_path), b"{")
+    with pytest.raises(MarinRulesError, match=r"layout\.json does not say into how many tasks"):
+        judged(plan)
