@@ -62,7 +62,7 @@ def test_a_driver_in_a_job_stands_as_its_job_does(world: ActiveWorld) -> None:
     world.grid.error = BusyError("no answer")
     assert state(world, record) == ("RUNNING", False)
     world.grid.error = None
-    world.grid.end("7", JobState.FAILED)
+    world.grid.play("7", JobState.FAILED)
     assert state(world, record) == ("GONE (killed before it could say how the run ended)", True)
     record.write_end(3)
     assert state(world, record) == ("ENDED (exit code 3)", True)
@@ -108,9 +108,9 @@ def test_a_job_that_vanishes_is_waited_for_a_little_longer(world: ActiveWorld) -
     """It may be on its way back into the queue, and its last word on its way through the file system."""
     record = submitted(world, holder=Holder("grid", "7"))
     world.grid.add("7", JobTag.of_driver(record.id))
-    world.clock.after(10, lambda: world.grid.end("7", JobState.FAILED))
+    world.clock.after(10, lambda: world.grid.play("7", JobState.FAILED))
     world.clock.after(20, lambda: world.grid.add("7", JobTag.of_driver(record.id)))
-    world.clock.after(100, lambda: world.grid.end("7", JobState.FAILED))
+    world.clock.after(100, lambda: world.grid.play("7", JobState.FAILED))
     world.clock.after(110, lambda: record.write_end(0))
     assert wait_for_driver(record, world.queues, clock=world.clock).exit_code == 0
 
