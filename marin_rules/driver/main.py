@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from marin_rules.driver import handover
+from marin_rules.driver import submitted_plan
 from marin_rules.driver.engine_process import EngineError, StepsFailedError, run_in_engine
 from marin_rules.driver.executor import Executor
 from marin_rules.driver.stop_signals import RunStopped
@@ -134,7 +134,7 @@ def _run(
     base = config.executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
     executor = Executor(prefix, base, description)
     most = config.max_concurrent if max_concurrent is None else max_concurrent
-    if handover.is_plan_wanted():
+    if submitted_plan.is_plan_wanted():
         _hand_over(executor, config, steps, most)
         return
     executor.run(
@@ -152,7 +152,7 @@ def _hand_over(
 ) -> None:
     """Make the plan for a driver that is started later; show what it would do, and run nothing."""
     if config.dry_run:
-        raise SettingsError(handover.NO_DRY_RUN)
+        raise SettingsError(submitted_plan.NO_DRY_RUN)
     if most is not None and most < 1:
         raise SettingsError(f"max_concurrent must be at least 1, not {most}")
     file = caller_of_this_process()
@@ -165,5 +165,5 @@ def _hand_over(
     plan = executor.prepare(
         steps, run_only=config.run_only, force=config.force, force_run_failed=config.force_run_failed
     )
-    handover.hand_plan_over(plan, max_concurrent=most)
+    submitted_plan.hand_plan_over(plan, max_concurrent=most)
     run_in_engine(plan, dry_run=True)

@@ -1,6 +1,6 @@
 """Submits a driver: the user's command becomes a small job of a cluster, or a process that outlives its terminal.
 
-    1. the command is parsed, and run once as a dry run that hands its plan over (`handover`)
+    1. the command is parsed, and run once as a dry run that hands its plan over (`submitted_plan`)
     2. the package, with its Snakefile and profiles, is unpacked into a folder that is named after its content
     3. a record is written (`state.driver_record`), so that the driver can be listed, followed, stopped and waited for
     4. the supervisor is started (`supervisor`), in a job or here
@@ -31,8 +31,8 @@ from typing import Any
 from marin_rules.clusters.open import CLUSTER_NAMES, open_cluster
 from marin_rules.clusters.patience import pause_seconds
 from marin_rules.clusters.protocol import BusyError, Cluster, ClusterError, JobQueue, JobRequest, JobTag, Site
-from marin_rules.driver import handover
-from marin_rules.driver.handover import Handover
+from marin_rules.driver import submitted_plan
+from marin_rules.driver.submitted_plan import SubmittedPlan
 from marin_rules.driver.job_variables import NAMES_VARIABLE, chosen_variables
 from marin_rules.driver.submitted_command import (
     Program,
@@ -163,10 +163,10 @@ def _check_name(name: str | None, is_over: Callable[[DriverRecord], bool]) -> No
 # -- the plan ------------------------------------------------------------------------------------------------
 
 
-def _frozen(submission: Submission, folder: str) -> Handover:
+def _frozen(submission: Submission, folder: str) -> SubmittedPlan:
     """Run the user's command as a dry run, and take its plan."""
     command = submission.command
-    with handover.receiver(folder) as receiver:
+    with submitted_plan.receiver(folder) as receiver:
         variables = {**os.environ, **submission.variables, **receiver.variables}
         if submission.cluster is not None:
             variables[CLUSTER_VARIABLE] = submission.cluster
@@ -186,7 +186,7 @@ def _frozen(submission: Submission, folder: str) -> Handover:
 # -- where it goes -------------------------------------------------------------------------------------------
 
 
-def _place_for(submission: Submission, handed: Handover, say: Say) -> _Place | None:
+def _place_for(submission: Submission, handed: SubmittedPlan, say: Say) -> _Place | None:
     """Without a word from the user, the driver goes where its steps go; None for this machine."""
     if submission.here or handed.sends_to is None:
         return None
@@ -228,7 +228,7 @@ def _code() -> str:
     return unpacked(CodeArchive.of({**package_files(), **project_files(project_folder())}), code_folder())
 
 
-def _record(submission: Submission, handed: Handover, code: str, *, in_job: bool) -> DriverRecord:
+def _record(submission: Submission, handed: SubmittedPlan, code: str, *, in_job: bool) -> DriverRecord:
     command = submission.command
     checked = list(handed.rule_files)
     if command.program is Program.SNAKEMAKE:
@@ -279,7 +279,7 @@ def checksum(path: str) -> str:
 
 
 def _variables(
-    base: Mapping[str, str], submission: Submission, handed: Handover, record: DriverRecord
+    base: Mapping[str, str], submission: Submission, handed: SubmittedPlan, record: DriverRecord
 ) -> dict[str, str]:
     """The environment of the driver. What was given with `-e` is named among what its jobs get, too."""
     package = os.path.join(record.code, PACKAGE.name)
@@ -306,7 +306,7 @@ def _supervisor(record: DriverRecord) -> list[str]:
 # -- on this machine -----------------------------------------------------------------------------------------
 
 
-def _start_here(record: DriverRecord, submission: Submission, handed: Handover) -> Submitted:
+def _start_here(record: DriverRecord, submission: Submission, handed: SubmittedPlan) -> Submitted:
     """In a session of its own: neither a hangup nor Ctrl-C in this terminal reaches it."""
     with open(record.log_path, "ab") as log:
         process = subprocess.Popen(
@@ -340,7 +340,9 @@ def _holder_of(record: DriverRecord, process: subprocess.Popen[bytes]) -> Holder
 # -- on a cluster --------------------------------------------------------------------------------------------
 
 
-def _submit_to(place: _Place, record: DriverRecord, submission: Submission, handed: Handover, say: Say) -> Submitted:
+def _submit_to(
+    place: _Place, record: DriverRecord, submission: Submission, handed: SubmittedPlan, say: Say
+) -> Submitted:
     resources = {name: value for name, value in place.site.driver_resources().items() if value is not None}
     base = chosen_variables(os.environ, shared=True, more=place.variables)
     request = JobRequest(

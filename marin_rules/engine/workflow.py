@@ -21,7 +21,7 @@ from typing import Any
 
 from snakemake.logging import logger
 
-from marin_rules.driver import handover
+from marin_rules.driver import submitted_plan
 from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.driver.launch import Launcher
 from marin_rules.driver.run_lifecycle import RunLifecycle
@@ -198,7 +198,7 @@ class MarinWorkflow:
         self.invocation.force(self._targets.of(step.index) for step in again if not self._is_done_by_this_run(step))
         scheduled = self._assessment.scheduled
         guarded(lambda: self._prepare(scheduled))
-        if handover.is_wanted() and self.invocation.dry_run:
+        if submitted_plan.is_wanted() and self.invocation.dry_run:
             guarded(self._hand_over)
         if not scheduled or self._is_told_without_jobs:
             return self._nothing_to_run()
@@ -208,11 +208,11 @@ class MarinWorkflow:
 
     def _hand_over(self) -> None:
         """For a driver that is started later: this process shows what it would do."""
-        if handover.is_plan_wanted():  # Else `python x.py` has handed its own over.
+        if submitted_plan.is_plan_wanted():  # Else `python x.py` has handed its own over.
             if self.invocation.asks_for_dry_run:
-                raise SettingsError(handover.NO_DRY_RUN)
-            handover.hand_plan_over(self.plan)
-        handover.hand_engine_over(snakefile=self.invocation.snakefile, sends_to=self.invocation.cluster)
+                raise SettingsError(submitted_plan.NO_DRY_RUN)
+            submitted_plan.hand_plan_over(self.plan)
+        submitted_plan.hand_engine_over(snakefile=self.invocation.snakefile, sends_to=self.invocation.cluster)
 
     @property
     def _is_told_without_jobs(self) -> bool:

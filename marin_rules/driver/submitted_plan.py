@@ -21,14 +21,14 @@ from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import write_plan
 
-_VARIABLE = "MARIN_RULES_HANDOVER"
+_VARIABLE = "MARIN_RULES_SUBMITTED_PLAN"
 """`<where the rest goes> <folder of the plan>`, in the process that is to make a plan."""
 
 NO_DRY_RUN = "a dry run is not submitted: run the command as it is, without `marin-rules submit`"
 
 
 @dataclass(frozen=True)
-class Handover:
+class SubmittedPlan:
     """What the user's command came to."""
 
     run_id: str
@@ -102,7 +102,7 @@ class Receiver:
         self.variables = {_VARIABLE: f"/proc/{os.getpid()}/fd/{descriptor} {folder}"}
         """What the command that makes the plan is started with."""
 
-    def received(self) -> Handover:
+    def received(self) -> SubmittedPlan:
         """What was handed over, once the command has ended."""
         size = os.fstat(self._descriptor).st_size
         facts: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class Receiver:
                 " without `marin-rules submit`."
             )
         texts = {name: tuple(facts[name]) for name in ("rule_files", "variables")}
-        return Handover(**{**facts, **texts})
+        return SubmittedPlan(**{**facts, **texts})
 
 
 @contextmanager
