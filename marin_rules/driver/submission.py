@@ -32,7 +32,6 @@ from marin_rules.clusters.open import CLUSTER_NAMES, open_cluster
 from marin_rules.clusters.patience import pause_seconds
 from marin_rules.clusters.protocol import BusyError, Cluster, ClusterError, JobQueue, JobRequest, JobTag, Site
 from marin_rules.driver import submitted_plan
-from marin_rules.driver.submitted_plan import SubmittedPlan
 from marin_rules.driver.job_variables import NAMES_VARIABLE, chosen_variables
 from marin_rules.driver.submitted_command import (
     Program,
@@ -42,6 +41,7 @@ from marin_rules.driver.submitted_command import (
     moved_files,
     without_file,
 )
+from marin_rules.driver.submitted_plan import SubmittedPlan
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.project import PACKAGE, WORKFLOW, project_folder
 from marin_rules.settings.cluster_file import CLUSTER_VARIABLE, find_cluster_file, read_block
