@@ -14,6 +14,7 @@ from marin_rules.commands.main import main
 from marin_rules.state.status import Status
 from support.active_world import ActiveWorld, dead_here, tag_of
 from support.fake_queue import FakeQueue
+from support.small_plans import leave_tasks
 
 
 @pytest.fixture
@@ -137,6 +138,22 @@ def test_a_log_and_why_there_is_none(world: ActiveWorld, capfdbinary: pytest.Cap
     assert main(["jobs", "logs", "b", "--tail", "1", "-f"]) == 0
     told = capfdbinary.readouterr()
     assert (told.out, told.err) == (b"three\n", b"marin-rules: step b: SUCCESS\n")
+
+
+def test_the_log_of_one_task(world: ActiveWorld, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    plan = world.run("a")
+    path = plan.steps[0].output_path
+    assert main(["jobs", "logs", "a", "--task", "1"]) == 1
+    assert capfdbinary.readouterr().err == b"marin-rules: step a has no tasks so far: leave out --task\n"
+    leave_tasks(path, Status.RUNNING, Status.SUCCESS, None)
+    assert main(["jobs", "logs", "a", "--task", "1"]) == 0
+    assert capfdbinary.readouterr().out == b"task 1\n"
+    assert main(["jobs", "logs", "a", "--task", "1", "-f"]) == 0, "a task that is done is not followed for ever"
+    assert capfdbinary.readouterr().out == b"task 1\n"
+    for number in ("3", "-1"):
+        assert main(["jobs", "logs", "a", "--task", number]) == 1
+        said = f"marin-rules: step a has no task {number}: its tasks are 0 to 2\n".encode()
+        assert capfdbinary.readouterr().err == said
 
 
 def test_a_damaged_registration_hides_no_other_run(world: ActiveWorld, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from marin_rules.commands.main import main
+from marin_rules.state.status import Status
+from support.small_plans import leave_tasks
 
 
 @pytest.fixture
@@ -38,6 +40,12 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_the_tasks_of_a_step_are_counted(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leave_tasks(f"{prefix}/stats-d4e5f6", Status.SUCCESS, Status.FAILED, None)
+    assert main(["show", "stats", "--prefix", "out"]) == 0
+    assert ["tasks", "1/3, 1 failed"] in [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
 
 
 def test_a_step_is_shown(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from marin_rules import ExecutorStep, versioned
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.prepare import PlanSettings, prepare
 from marin_rules.state.status import Status
+from marin_rules.state.task_records import Layout, TaskPlace, TaskRecord, layout_path
 
 
 def compute(config: Any) -> None:
@@ -31,3 +32,15 @@ def leave_status(step: FrozenStep, status: Status) -> None:
     folder = Path(step.output_path)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".executor_status").write_text(status)
+
+
+def leave_tasks(output_path: str, *statuses: Status | None) -> None:
+    """Write the records of an array step's tasks, in their order; None for a task that has not begun."""
+    layout = Layout(len(statuses), 1)
+    for task, status in enumerate(statuses):
+        place = TaskPlace(output_path, layout.round, task)
+        Path(place.folder).mkdir(parents=True, exist_ok=True)
+        if status is not None:
+            Path(place.record_path).write_bytes(TaskRecord(status, {}).to_bytes())
+            Path(place.log_path).write_text(f"task {task}\n")
+    Path(layout_path(output_path)).write_bytes(layout.to_bytes())

@@ -11,6 +11,7 @@ from marin_rules.active.active_step import ActiveStep, StepAddress
 from marin_rules.active.survey import ActiveRun, Survey
 from marin_rules.clusters.protocol import ClusterJob, JobState
 from marin_rules.state.run_registry import RegisteredRun
+from marin_rules.state.task_records import TaskCounts
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import UNREADABLE, LeaseRecord
 from marin_rules.views import active as view
@@ -68,6 +69,8 @@ def test_a_row_for_each_step_and_a_line_for_each_run() -> None:
     ("found", "said"),
     [
         (LOCAL, "RUNNING"),
+        (replace(LOCAL, tasks=TaskCounts(64, 41, 20, 3)), "41/64, 20 running, 3 failed"),
+        (replace(LOCAL, job=RUNNING, tasks=TaskCounts(64), driver_is_gone=True), "0/64 (driver gone)"),
         (replace(LOCAL, job=RUNNING), "STARTED"),
         (replace(LOCAL, job=QUEUED, lease=None), "PENDING (Resources)"),
         (replace(LOCAL, job=replace(QUEUED, reason="")), "PENDING"),

@@ -12,7 +12,7 @@ from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.state.status import Status, read_statuses
 from marin_rules.views.gathering import files_below, gather
 from marin_rules.views.step_facts import Reference, StepFacts
-from support.small_plans import compute, leave_status, plan_of, step
+from support.small_plans import compute, leave_status, leave_tasks, plan_of, step
 
 
 def gathered(plan: FrozenPlan) -> list[StepFacts]:
@@ -134,3 +134,19 @@ def test_files_below_a_step(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     assert files_below(str(tmp_path)) == ["a", "b/c/d.txt"]
     assert files_below(str(tmp_path / "nothing")) == []
+
+
+def test_how_far_an_array_step_is(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a", tasks=4), step("b", tasks=3), step("c", tasks=2), step("d"))
+    paths = {item.name: item.output_path for item in plan.steps}
+    leave_status(plan.steps[0], Status.FAILED)
+    leave_tasks(paths["a"], Status.SUCCESS, Status.FAILED, Status.RUNNING, None)
+    leave_status(plan.steps[1], Status.SUCCESS)
+    found = {facts.name: facts.tasks for facts in gathered(plan)}
+    assert found == {"a": "1/4, 1 running, 1 failed", "b": "3/3", "c": "", "d": ""}
+
+
+def test_the_books_of_tasks_are_no_files_for_the_report(tmp_path: Path) -> None:
+    leave_tasks(str(tmp_path), Status.SUCCESS)
+    (tmp_path / "plot.json").touch()
+    assert files_below(str(tmp_path)) == ["plot.json"]
