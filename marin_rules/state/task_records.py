@@ -42,7 +42,15 @@ _LAYOUT = "layout.json"
 
 
 class TasksChangedError(MarinRulesError):
-    """The step was begun with another number of tasks, and some of them are done."""
+    """The step was begun with another number of tasks, and some of them are done, or at work."""
+
+
+class TaskHeldError(MarinRulesError):
+    """Somebody works on a task of a round that is to be left behind: look again later."""
+
+    def __init__(self, task: int, holder: LeaseRecord) -> None:
+        super().__init__(f"task {task} held by {describe(holder, time.time())}")
+        self.holder = holder
 
 
 @dataclass(frozen=True)
@@ -201,25 +209,43 @@ def check_layout(step: str, output_path: str, tasks: int | None, layout: Layout 
             f" be mixed. Set tasks={layout.tasks} to go on, or delete {output_path} to begin anew (see `marin-rules"
             " delete`)."
         )
-    _refuse_tasks_at_work(step, output_path, layout, records, f"and {now}")
-
-
-def _refuse_tasks_at_work(
-    step: str, output_path: str, layout: Layout, records: Mapping[int, TaskRecord], why: str
-) -> None:
-    """Refuse to leave a round behind while somebody works on it."""
     for task, record in records.items():
-        place = TaskPlace(output_path, layout.round, task)
-        holder = place.holder() if record.status is Status.RUNNING else None
+        holder = TaskPlace(output_path, layout.round, task).holder() if record.status is Status.RUNNING else None
         if holder is not None:
             raise TasksChangedError(
-                f"step {step} was begun with tasks={layout.tasks}, of which task {task} is still run by"
-                f" {describe(holder, time.time())}, {why}. Stop it first (`marin-rules jobs stop {output_path}`), or"
-                " wait for its end."
+                f"{begun}, of which task {task} is still run by {describe(holder, time.time())}, and {now}. Stop it"
+                f" first (`marin-rules jobs stop {output_path}`), or set tasks={layout.tasks}."
             )
 
 
-def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *, anew: bool) -> int:
+class RoundsLeft:
+    """The leases on tasks of rounds that one worker wants to leave behind: nobody is to work on these any more.
+
+    It goes on looking at the same leases, for it takes the lifetime of one to see that its holder is gone.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._leases: dict[TaskPlace, Lease] = {}
+
+    def take(self, output_path: str, layout: Layout) -> None:
+        """Take the leases of all tasks that are at work; `TaskHeldError` if somebody has one."""
+        for task, record in read_records(output_path, layout.round, range(layout.tasks)).items():
+            if record.status is Status.RUNNING:
+                place = TaskPlace(output_path, layout.round, task)
+                lease = self._leases.setdefault(place, place.open_lease(self._owner))
+                holder = lease.try_acquire()
+                if holder is not None:
+                    self._give_back()
+                    raise TaskHeldError(task, holder)
+
+    def _give_back(self) -> None:
+        for lease in self._leases.values():
+            with contextlib.suppress(OSError):  # Then it expires.
+                lease.release()
+
+
+def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *, anew: bool, left: RoundsLeft) -> int:
     """Settle which round of tasks is to be done, with the step's lease in hand; returns its number.
 
     Goes on with the round that is there, or begins the next one: if the step is to be done `anew`, or was begun with
@@ -235,8 +261,7 @@ def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *,
         layout = Layout(tasks, 1)
     else:
         if anew:
-            records = read_records(output_path, found.round, range(found.tasks))
-            _refuse_tasks_at_work(step, output_path, found, records, "and is to be done again from the start")
+            left.take(output_path, found)
         else:
             check_layout(step, output_path, tasks, found)
             if tasks in (found.tasks, None):

@@ -7,7 +7,6 @@ worker of the last task, with or without a driver, or the driver. Both may; the 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from marin_rules.state.status import Status, parse_status, read_status
 from marin_rules.state.step_log import StepLog, attempt_line
 from marin_rules.state.task_records import (
     FOLDER,
+    TaskHeldError,
     TaskPlace,
     TaskRecord,
     joined_artifacts,
@@ -63,20 +63,32 @@ def begin_array(plan: FrozenPlan, step: FrozenStep) -> Begun | LeaseRecord | Non
     if holder is not None:
         return holder
     with held(books.lease):
-        if not _take(books):
-            return None
+        try:
+            if not _take(books):
+                return None
+        except TaskHeldError as error:
+            return error.holder
         books.begin(attempt_facts(plan.run, owner, books.attempts + 1, time.time()))
         patiently(books.note_start)
     return Begun(books.round)
 
 
 def _take(books: StepBooks) -> bool:
-    """As `StepBooks.take`; looks again if somebody, whose lease we took over, changed the status in this moment."""
-    for _ in range(_REFUSALS):
-        with contextlib.suppress(ChangedError):
+    """As `StepBooks.take`; looks again if somebody, whose lease we took over, changed the status in this moment, and
+    waits some time for whoever works on a task of a round that is to be left behind."""
+    refusals = 0
+    give_up = time.monotonic() + _PATIENCE_LIFETIMES * books.lease.lifetime
+    while True:
+        try:
             return books.take(waited=False)
+        except ChangedError:
+            refusals += 1
+            if refusals > _REFUSALS:
+                raise
+        except TaskHeldError:
+            if time.monotonic() > give_up:
+                raise
         time.sleep(_PAUSE_SECONDS)
-    return books.take(waited=False)
 
 
 def round_is_over(step: FrozenStep, number: int) -> bool:

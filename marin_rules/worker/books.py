@@ -44,7 +44,8 @@ class Books(Protocol):
     def take(self, *, waited: bool) -> bool:
         """With the lease in hand, see what is to be done, and write RUNNING; False when there is nothing to do.
 
-        `ChangedError` if the last worker changed something in this very moment: look again.
+        `ChangedError` if the last worker changed something in this very moment: look again. `TaskHeldError` if
+        somebody works on what is to be done again from the start: look again later.
         """
 
     def begin(self, facts: dict[str, Any]) -> None:

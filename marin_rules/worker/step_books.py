@@ -13,7 +13,7 @@ from marin_rules.state.info import check_version, info_bytes, info_path, parse_i
 from marin_rules.state.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
 from marin_rules.state.step_lease import open_lease
 from marin_rules.state.step_log import log_path
-from marin_rules.state.task_records import begin_round
+from marin_rules.state.task_records import RoundsLeft, begin_round
 from marin_rules.storage.files import read_bytes
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
@@ -39,6 +39,7 @@ class StepBooks:
         self._in_job = in_job
         self._patiently = patiently
         self._forced = step.index in plan.forced
+        self._rounds_left = RoundsLeft(owner)
         self._previous: bytes | None = None
         self._info: dict[str, Any] = {}
 
@@ -90,7 +91,8 @@ class StepBooks:
         return status in (None, Status.SUCCESS) or (self._step.index in self._plan.anew and not self._is_retry)
 
     def _begin_round(self, *, anew: bool) -> int:
-        return begin_round(self.lease, self._step.name, self._step.output_path, self._step.tasks, anew=anew)
+        step = self._step
+        return begin_round(self.lease, step.name, step.output_path, step.tasks, anew=anew, left=self._rounds_left)
 
     def _refuse(self, status: Status | None, waited: bool) -> None:
         """Refuse what was stopped, or has failed, and is not to be run again."""

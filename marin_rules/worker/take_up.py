@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.state.step_lease import peek_at
+from marin_rules.state.task_records import TaskHeldError
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.leases.record import CorruptLeaseError, LeaseRecord, describe
 from marin_rules.storage.leases.store import ChangedError
@@ -59,21 +60,22 @@ class TakeUp:
         self._sleep = sleep
         self._waits = waits
         self._waited = False
+        self._refusals = 0
+        self._told = ""
 
     def acquire(self) -> bool:
         """Take GPUs and lease, and write RUNNING; False when there turns out to be nothing to do.
 
         While one of the two is missing, the other is left to those who can use it.
         """
-        pause, told, refusals = _WAIT_SECONDS[0], "", 0
+        pause = _WAIT_SECONDS[0]
         while True:
             missing = self.gpus.try_take()
             holder = self._patiently(self.lease.try_acquire if missing is None else self._find_holder)
             if missing is None and holder is None:
-                taken = self._try_take_up(refusals, pause)
+                taken = self._try_take_up(pause)
                 if taken is not None:
                     return taken
-                refusals += 1
                 pause = min(pause * 1.5, _WAIT_SECONDS[1])
                 continue
             self.gpus.release()
@@ -84,10 +86,7 @@ class TakeUp:
             reason = missing if holder is None else f"held by {describe(holder, time.time())}"
             if holder is not None and not self._waits:
                 raise HeldError(reason)
-            waits_for = "GPUs" if holder is None else holder.worker_id
-            if waits_for != told:
-                told = waits_for
-                self._say(f"waiting: {reason}")
+            self._say_waiting("GPUs" if holder is None else holder.worker_id, str(reason))
             self._sleep(pause)
             pause = min(pause * 1.5, _WAIT_SECONDS[1])
 
@@ -106,14 +105,20 @@ class TakeUp:
                 return record
         return None
 
-    def _try_take_up(self, refusals: int, pause: float) -> bool | None:
+    def _try_take_up(self, pause: float) -> bool | None:
         """As `Books.take`, `None` to look again. The lease is kept only for what is to run, or to look again."""
         try:
             try:
                 taken = self.books.take(waited=self._waited)
+            except TaskHeldError as error:
+                self.release()
+                self._say_waiting(error.holder.worker_id, str(error))
+                self._sleep(pause)
+                return None
             except ChangedError as error:
                 # Its last worker changed the status in this very moment: what does it say now?
-                if refusals + 1 >= _REFUSALS:
+                self._refusals += 1
+                if self._refusals >= _REFUSALS:
                     raise self._refused(error) from error
                 self._sleep(pause)
                 return None
@@ -127,6 +132,12 @@ class TakeUp:
             self.taken_from = f"takes over from {describe(self.lease.taken_from, time.time())}"
             self._say(self.taken_from)
         return taken
+
+    def _say_waiting(self, waits_for: str, reason: str) -> None:
+        """Once for each that is waited for."""
+        if waits_for != self._told:
+            self._told = waits_for
+            self._say(f"waiting: {reason}")
 
     def _say_done(self) -> None:
         self._say("already done by another run" if not self._waited else "done by the other run")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from marin_rules.state.step_lease import open_lease
 from marin_rules.state.task_records import (
     HOPELESS_FAILURES,
     Layout,
+    RoundsLeft,
     TaskCounts,
+    TaskHeldError,
     TaskPlace,
     TaskRecord,
     TasksChangedError,
@@ -59,8 +63,10 @@ def lease(output_path: str) -> Iterator[Lease]:
 def begin(lease: Lease, output_path: str) -> Callable[..., int]:
     """`begin(tasks, anew=False)` settles the round of the step."""
 
+    left = RoundsLeft(Owner.current())
+
     def settle(tasks: int | None, *, anew: bool = False) -> int:
-        return begin_round(lease, "clean", output_path, tasks, anew=anew)
+        return begin_round(lease, "clean", output_path, tasks, anew=anew, left=left)
 
     return settle
 
@@ -230,19 +236,46 @@ def test_another_number_is_refused_if_a_task_is_done(
 
 
 @pytest.mark.parametrize("holder", [Owner.current(), elsewhere("node7")], ids=["here", "elsewhere"])
-@pytest.mark.parametrize(("tasks", "anew"), [(16, False), (None, False), (40, True), (16, True), (None, True)])
-def test_no_round_is_left_behind_while_a_task_is_at_work(
-    holder: Owner, tasks: int | None, anew: bool, tmp_path: Path
+@pytest.mark.parametrize("tasks", [16, None])
+def test_another_number_is_refused_while_a_task_is_at_work(
+    holder: Owner, tasks: int | None, output_path: str, begin: Callable[..., int]
 ) -> None:
-    folder = str(tmp_path / "step-123456")
-    held = open_lease(folder, Owner.current())
-    assert held.try_acquire() is None
-    begin_round(held, "clean", folder, 40, anew=False)
-    leave(folder, 1, 7, Status.RUNNING, holder)
-    with pytest.raises(TasksChangedError, match=f"task 7 is still run by {holder.worker_id} .*jobs stop {folder}"):
-        begin_round(held, "clean", folder, tasks, anew=anew)
-    assert read_layout(folder) == Layout(40, 1)
-    assert TaskPlace(folder, 1, 7).holder() is not None
+    begin(40)
+    leave(output_path, 1, 7, Status.RUNNING, holder)
+    with pytest.raises(TasksChangedError, match=f"task 7 is still run by {holder.worker_id} .*jobs stop {output_path}"):
+        begin(tasks)
+    assert read_layout(output_path) == Layout(40, 1)
+
+
+@pytest.mark.parametrize("tasks", [40, 16, None])
+def test_no_round_is_left_behind_while_a_task_is_at_work(
+    tasks: int | None, output_path: str, begin: Callable[..., int]
+) -> None:
+    begin(40)
+    for task in (3, 7):
+        leave(output_path, 1, task, Status.RUNNING, dead_here() if task == 3 else elsewhere("node7"))
+    with pytest.raises(TaskHeldError, match=r"task 7 held by node7-7-abcd \(pid 7 on node7") as held:
+        begin(tasks, anew=True)
+    assert held.value.holder.worker_id == elsewhere("node7").worker_id
+    assert read_layout(output_path) == Layout(40, 1)
+    assert TaskPlace(output_path, 1, 3).holder() is None, "what was taken of it is given back"
+
+
+def test_a_round_is_left_behind_once_it_shows_that_its_worker_is_gone(
+    output_path: str, begin: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(3)
+    monkeypatch.setenv("MARIN_LEASE_LIFETIME_SECONDS", "1")
+    leave(output_path, 1, 1, Status.RUNNING, elsewhere("node7"))
+    began, looks = time.monotonic(), 0
+    while read_layout(output_path) == Layout(3, 1):
+        assert time.monotonic() < began + 30, "nobody refreshes its lease"
+        with contextlib.suppress(TaskHeldError):
+            begin(3, anew=True)
+        looks += 1
+        time.sleep(0.1)
+    assert looks > 1
+    assert read_layout(output_path) == Layout(3, 2)
 
 
 def test_a_step_of_one_piece_leaves_no_round_that_could_be_taken_for_done(
@@ -265,7 +298,7 @@ def test_a_step_of_one_piece_was_never_divided(output_path: str, begin: Callable
 def test_no_round_is_begun_without_the_lease(output_path: str, lease: Lease) -> None:
     lease.release()
     with pytest.raises(LeaseLostError):
-        begin_round(lease, "clean", output_path, 3, anew=False)
+        begin_round(lease, "clean", output_path, 3, anew=False, left=RoundsLeft(Owner.current()))
     assert read_layout(output_path) is None
 
 
