@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +16,7 @@ from marin_rules.active.settling import Stopped
 from marin_rules.active.step_logs import Log, follow, rank_log_path, task_place
 from marin_rules.active.stopping import Stopper
 from marin_rules.active.survey import Survey, look
+from marin_rules.commands.output import say, write
 from marin_rules.errors import MarinRulesError
 from marin_rules.state.driver_record import KEPT_DAYS, DriverRecord
 from marin_rules.state.run_registry import forget
@@ -24,7 +24,6 @@ from marin_rules.state.status import CorruptStatusError, Status, read_status
 from marin_rules.storage.leases.record import describe
 from marin_rules.views.active import jobs_json, jobs_table, state_of
 from marin_rules.views.drivers import how_it_ended
-from marin_rules.views.terminal import printable
 
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
 _RUN = "a run, by its id or the beginning of it: at least the name of the experiment file"
@@ -87,25 +86,25 @@ def _logs(options: argparse.Namespace, queues: Queues) -> int:
         why = _why_no_log(survey, step, log.path)
         if not options.follow:
             raise MarinRulesError(why)
-        _say(why)
+        say(why)
     if options.follow:
-        follow(step, log, _write, queues, task=task)
-        _say(f"step {step.name}: {_state(step)}")
+        follow(step, log, write, queues, task=task)
+        say(f"step {step.name}: {_state(step)}")
     else:
         for piece in log.news():
-            _write(piece)
+            write(piece)
     return 0
 
 
 def _driver_logs(options: argparse.Namespace, record: DriverRecord, queues: Queues) -> int:
-    if options.rank is not None:
-        raise MarinRulesError(f"--rank is for steps of several machines, and {options.step} is a driver")
+    if options.rank is not None or options.task is not None:
+        raise MarinRulesError(f"--rank and --task are for steps, and {options.step} is a driver")
     log = Log(record.log_path, tail=options.tail)
     if options.follow:
-        _say(how_it_ended(follow_driver(record, queues, log, _write)))
+        say(how_it_ended(follow_driver(record, queues, log, write)))
         return 0
     for piece in log.news():
-        _write(piece)
+        write(piece)
     return 0
 
 
@@ -117,18 +116,18 @@ def _wait(options: argparse.Namespace, queues: Queues) -> int:
             f" be waited for until {KEPT_DAYS} days after their end"
         )
     driver = wait_for_driver(record, queues)
-    _say(how_it_ended(driver))
+    say(how_it_ended(driver))
     return driver.exit_code
 
 
 def _stop(options: argparse.Namespace, queues: Queues) -> int:
     survey = _survey(queues)
     if (record := find_driver(options.target, survey)) is not None:
-        for stopped in stop_driver(record, queues, _say):
+        for stopped in stop_driver(record, queues, say):
             print(_outcome(stopped))
         print(f"stopped driver {record.id}")
         return 0
-    stopper = Stopper(queues, _say)
+    stopper = Stopper(queues, say)
     steps = find_steps(survey, options.target)
     run = find_run(survey, options.target) if not steps else None
     if run is not None:
@@ -147,7 +146,7 @@ def _stop(options: argparse.Namespace, queues: Queues) -> int:
 def _survey(queues: Queues) -> Survey:
     survey = look(queues, time.time())
     for cluster, why in survey.silent_clusters.items():
-        _say(f"cannot list the jobs of {cluster}: {why}")
+        say(f"cannot list the jobs of {cluster}: {why}")
     return survey
 
 
@@ -185,12 +184,3 @@ def _positive(text: str) -> int:
     if number < 1:
         raise ValueError(text)
     return number
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(printable(f"marin-rules: {text}\n"))

@@ -13,11 +13,11 @@ from marin_rules.active.driver_watch import follow_driver
 from marin_rules.active.drivers import look_at_drivers
 from marin_rules.active.queues import Queues
 from marin_rules.active.step_logs import Log
+from marin_rules.commands.output import say, write
 from marin_rules.driver.submission import Submission, submit
 from marin_rules.driver.submitted_command import SubmittedCommand, given_variables
 from marin_rules.state.driver_record import STOPPED_CODE, DriverRecord, remove_old
 from marin_rules.views.drivers import how_it_ended
-from marin_rules.views.terminal import printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +62,9 @@ def _submit(options: argparse.Namespace) -> int:
             return look_at_drivers([record], queues.live_jobs(), time.time())[0].is_over
 
         remove_old(time.time(), is_over)
-        submitted = submit(submission, is_over, _say)
+        submitted = submit(submission, is_over, say)
         record = submitted.record
-        _say(f"submitted: {submitted.where}")
+        say(f"submitted: {submitted.where}")
         print(record.id, flush=True)
         if options.no_wait:
             return 0
@@ -79,18 +79,18 @@ def _follow(record: DriverRecord, queues: Queues) -> int:
         try:  # All of it: Ctrl-C may come at any time, also while the answer to the last one is read.
             match _asked() if interrupted else "c":
                 case "s":
-                    stop_driver(record, queues, _say)
-                    _say(f"stopped driver {record.id}")
+                    stop_driver(record, queues, say)
+                    say(f"stopped driver {record.id}")
                     return STOPPED_CODE
                 case "d":
                     name = record.name or record.id
-                    _say(
+                    say(
                         f"the driver goes on without this terminal: `marin-rules jobs logs -f {name}` follows it,"
                         f" `marin-rules jobs stop {name}` ends it"
                     )
                     return 0
-            driver = follow_driver(record, queues, log, _write)
-            _say(how_it_ended(driver))
+            driver = follow_driver(record, queues, log, write)
+            say(how_it_ended(driver))
             return driver.exit_code
         except KeyboardInterrupt:
             interrupted = True
@@ -107,12 +107,3 @@ def _asked() -> str:
         answer = line.strip().lower()[:1] if line else "d"
         if answer in ("s", "d", "c"):
             return answer
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(printable(f"marin-rules: {text}\n"))

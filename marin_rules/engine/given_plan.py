@@ -25,6 +25,11 @@ def give_plan(path: str, digest: str | None) -> None:
         os.environ[DIGEST_VARIABLE] = digest
 
 
+def was_given() -> bool:
+    """Whether this process was started with a plan, and has not given one itself by now."""
+    return bool(os.environ.get(PLAN_VARIABLE))
+
+
 def given_plan() -> FrozenPlan | None:
     """The plan that this process was started with, None if it has to make one."""
     path = os.environ.get(PLAN_VARIABLE)

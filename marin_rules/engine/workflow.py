@@ -27,7 +27,7 @@ from marin_rules.driver.launch import Launcher
 from marin_rules.driver.run_lifecycle import RunLifecycle
 from marin_rules.engine import plan_in_process
 from marin_rules.engine.console import ALL_DONE
-from marin_rules.engine.given_plan import give_plan, given_plan, plan_for
+from marin_rules.engine.given_plan import give_plan, plan_for, was_given
 from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
@@ -95,7 +95,7 @@ class MarinWorkflow:
         self.in_process = in_process
         self.plan = in_process.plan
         self._asked_again = frozenset(in_process.plan.forced) if invocation.is_driver else frozenset()
-        self._may_have_begun = invocation.is_driver and given_plan() is not None
+        self._may_have_begun = invocation.is_driver and was_given()
         self.invocation = invocation
         self._software = SoftwareFolder(in_process.plan, deploys_conda=invocation.deploys_conda)
         self._jobs = JobResources(in_process, invocation)

@@ -15,7 +15,7 @@ from marin_rules.commands import main as program
 from marin_rules.commands.main import COMMANDS, main
 from marin_rules.errors import SettingsError
 
-NOT_COMMANDS = {"main", "step_arguments"}
+NOT_COMMANDS = {"main", "output", "step_arguments"}
 
 
 def usage_error(*words: str) -> int:
