@@ -121,7 +121,7 @@ def _grouped(arguments: Sequence[str]) -> list[tuple[str | None, list[str]]]:
 
 
 def inside(path: str, project: Path, code: Path) -> str | None:
-    """Where a file of the project is in the code that travels; None for a file that is none of the project's."""
+    """Where a file of the project is in the code that is sent; None for a file that is none of the project's."""
     try:
         return str(code / Path(path).resolve().relative_to(project.resolve()))
     except ValueError:
