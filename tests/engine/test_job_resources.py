@@ -12,7 +12,7 @@ from marin_rules import ExecutorStep, ResourceConfig
 from marin_rules.clusters.protocol import Cluster
 from marin_rules.engine import job_resources, plan_in_process
 from marin_rules.engine.invocation import Invocation
-from marin_rules.engine.job_resources import JobResources
+from marin_rules.engine.job_resources import JobResources, tasks_at_once
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
@@ -151,3 +151,28 @@ def test_where_steps_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert resources.destination(steps["small"]) == "here"
     workflow._localrules.clear()  # As for a hand-written rule that is sent away and asks for nothing.
     assert resources.destination(steps["small"]) == "fake: pool common, tasks 1"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "request_", "expected"),
+    [
+        (64, None, 8),
+        (3, None, 3),
+        (64, ResourceConfig.with_cpu(cpu=3, ram="1g"), 2),
+        (64, ResourceConfig.with_cpu(cpu=1, ram="6g"), 2),
+        (64, ResourceConfig.with_cpu(cpu=16, ram="1g"), 1),
+        (64, ResourceConfig.with_cpu(cpu=1, ram="100g"), 1),
+        (64, ResourceConfig.with_gpu("A100", count=1, cpu=1, ram="1g"), 4),
+        (64, ResourceConfig.with_gpu("A100", count=3, cpu=1, ram="1g"), 1),
+        (64, ResourceConfig.with_gpu("A100", count=8, cpu=1, ram="1g"), 1),
+    ],
+)
+def test_how_many_tasks_run_at_once(tasks: int, request_: ResourceConfig | None, expected: int) -> None:
+    """On a machine of 8 cores, 16 gigabytes and 4 GPUs: at least one, whatever it asks for."""
+    machines = None if request_ is None else MachineRequest.from_resources(request_)
+    assert tasks_at_once(tasks, machines, cores=8, memory=16_000, gpu_count=4) == expected
+
+
+def test_tasks_on_a_machine_without_gpus() -> None:
+    machines = MachineRequest.from_resources(ResourceConfig.with_gpu("A100", count=2, cpu=1, ram="1g"))
+    assert tasks_at_once(64, machines, cores=8, memory=16_000, gpu_count=0) == 8

@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, versioned
+from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, this_process, versioned
 from support.faults.boundaries import STEP_EVENT
 
 BLOB = "blob"
@@ -38,6 +38,22 @@ def write_blob(config: dict[str, Any]) -> dict[str, int]:
     return {"bytes": len(data)}
 
 
+def write_part(config: dict[str, Any]) -> dict[str, int]:
+    """The same for one task of an array step, with a file and a blob of its own."""
+    task = this_process().task
+    data = blob(part_number(config["number"], task))
+    with fsspec.open(os.path.join(config["path"], f"{BLOB}-{task}"), "wb") as file:
+        file.write(data[:1000])
+        file.flush()
+        sys.audit(STEP_EVENT, f"half of the part of task {task} is written")
+        file.write(data[1000:])
+    return {"task": task}
+
+
+def part_number(step: int, task: int) -> int:
+    return 1000 * (step + 1) + task
+
+
 def await_turn(path: str) -> None:
     """Wait until a test makes this file. Most never do."""
     for _ in range(50_000):
@@ -54,12 +70,13 @@ def is_first(path: str) -> bool:
     return True
 
 
-def blob_steps(count: int, turns: str | None) -> list[ExecutorStep[Any]]:
+def blob_steps(count: int, turns: str | None, tasks: int | None) -> list[ExecutorStep[Any]]:
     return [
         ExecutorStep(
             name=f"blob/{number}",
-            fn=write_blob,
+            fn=write_blob if tasks is None else write_part,
             config={"path": THIS_OUTPUT_PATH, "number": versioned(number), "turns": turns},
+            tasks=tasks,
         )
         for number in range(count)
     ]

@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import signal
 import stat
 import sys
@@ -23,6 +24,7 @@ STEP_EVENT = "faults.step"
 """An audit event that a step raises where it wants a boundary."""
 
 _CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate")
+_JOURNALED = re.compile(r"/\.executor_status$|/\.executor_tasks/.*\.json$")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -39,7 +41,7 @@ class Orders:
     """A file that gets the name of each boundary."""
 
     journal: str
-    """A file that gets each content that a local status file is given: the disk keeps no history."""
+    """A file that gets each content that a local status or the record of a task is given: the disk keeps no history."""
 
 
 class Boundaries:
@@ -93,7 +95,7 @@ class Boundaries:
             paths = [item for item in arguments if isinstance(item, str)]
             if any(path.startswith(self._orders.prefix) for path in paths):
                 self.reach(f"{event} {' '.join(paths)}")
-                if event == "os.rename" and paths[-1].endswith("/.executor_status"):
+                if event == "os.rename" and _JOURNALED.search(paths[-1]):
                     self._keep(*paths)
 
     def _keep(self, source: str, target: str) -> None:

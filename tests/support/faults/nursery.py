@@ -43,12 +43,20 @@ class Nursery:
     """Workers for the steps of one plan: `blob/0`, `blob/1` and so on."""
 
     def __init__(
-        self, folder: Path, prefix: str, count: int, environment: Mapping[str, str], turns: Path | None = None
+        self,
+        folder: Path,
+        prefix: str,
+        count: int,
+        environment: Mapping[str, str],
+        turns: Path | None = None,
+        tasks: int | None = None,
     ) -> None:
+        """`tasks`: into how many the steps are divided."""
         self._folder = folder
         self._journal = folder / "journal"
         self._workers: list[Worker] = []
         command = [sys.executable, "-m", "support.faults.nursery_process", prefix, str(count), str(turns or "")]
+        command += [] if tasks is None else [str(tasks)]
         self._log = (folder / "nursery.log").open("wb")
         self._process = subprocess.Popen(
             command,
@@ -70,11 +78,23 @@ class Nursery:
         """The step's output path."""
         return self._steps[step]["path"]
 
-    def start(self, step: str, *, fatal: int | None = None, strike: int = signal.SIGKILL) -> Worker:
-        """Start a worker on a step; at boundary number `fatal` it gets the signal `strike`."""
+    def start(
+        self,
+        step: str,
+        *,
+        fatal: int | None = None,
+        strike: int = signal.SIGKILL,
+        task: int | None = None,
+        begins: bool = False,
+    ) -> Worker:
+        """Start a worker on a step; at boundary number `fatal` it gets the signal `strike`.
+
+        `task`: it is an element of a job array, with this task. `begins`: it is a driver that begins the array.
+        """
         number = len(self._workers)
         log, trace = self._folder / f"worker-{number}.log", self._folder / f"worker-{number}.trace"
         orders = {"step": self.key(step), "fatal": fatal, "signal": int(strike), "journal": str(self._journal)}
+        orders |= {"task": task, "begins": begins}
         answer = self._ask(orders | {"log": str(log), "trace": str(trace)})
         worker = Worker(answer["pid"], step, log, trace)
         self._workers.append(worker)
@@ -97,8 +117,10 @@ class Nursery:
         assert answer in ({"stopped": True}, {"code": 0}), f"{answer}\n{worker.output}"
         return "stopped" in answer
 
-    def run(self, step: str, *, fatal: int | None = None) -> tuple[int, Worker]:
-        worker = self.start(step, fatal=fatal)
+    def run(
+        self, step: str, *, fatal: int | None = None, task: int | None = None, begins: bool = False
+    ) -> tuple[int, Worker]:
+        worker = self.start(step, fatal=fatal, task=task, begins=begins)
         return self.wait(worker), worker
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from marin_rules.plans.freezing import freeze
 from marin_rules.plans.plan_file import read_plan, write_plan
 from marin_rules.plans.run import new_run
 from marin_rules.worker import main as worker
+from marin_rules.worker.array_step import Begun, begin_array
 from support.faults import blobs
 from support.faults.boundaries import Boundaries, Orders
 
@@ -28,10 +29,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 class Forker:
     """Forks workers and remembers how they ended."""
 
-    def __init__(self, prefix: str, count: int, turns: str | None) -> None:
+    def __init__(self, prefix: str, count: int, turns: str | None, tasks: int | None) -> None:
         _import_clients(prefix)
         plan = freeze(
-            make_plan(blobs.blob_steps(count, turns), prefix=prefix),
+            make_plan(blobs.blob_steps(count, turns, tasks), prefix=prefix),
             new_run(prefix=prefix, caller_path=os.path.abspath(blobs.__file__), executor_info_base_path="infos"),
         )
         write_plan(plan, plan.run.plan_path)
@@ -66,9 +67,20 @@ class Forker:
                 Orders(self._prefix, orders["fatal"], orders["signal"], orders["trace"], orders["journal"])
             )
             boundaries.install()
-            code = worker.main(worker.parse(["--plan", self._path, "--step", orders["step"]]), self._plan)
+            code = self._begin(orders["step"]) if orders["begins"] else self._run(orders["step"], orders["task"])
         finally:
             os._exit(code)
+
+    def _begin(self, step: str) -> int:
+        """As a driver does before it submits a job array."""
+        return 0 if begin_array(self._plan, self._plan.by_key[step]) == Begun(1) else 1
+
+    def _run(self, step: str, task: int | None) -> int:
+        words = ["--plan", self._path, "--step", step, "--cores", "1"]
+        if task is not None:
+            os.environ |= {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": str(task)}
+            words += ["--round", "1"]
+        return worker.main(worker.parse(words), self._plan)
 
     def wait(self, pid: int, seconds: float, for_stop: bool) -> dict[str, Any]:
         """Wait until a worker ends, or until it is stopped, but not for ever."""
@@ -113,8 +125,8 @@ def _import_clients(prefix: str) -> None:
         import s3fs  # noqa: F401
 
 
-def main(prefix: str, count: str, turns: str) -> None:
-    forker = Forker(prefix, int(count), turns or None)
+def main(prefix: str, count: str, turns: str, tasks: str | None = None) -> None:
+    forker = Forker(prefix, int(count), turns or None, None if tasks is None else int(tasks))
     answer = forker.describe()
     try:
         while True:

@@ -40,6 +40,9 @@ class Place(Protocol):
     def statuses(self, folder: str) -> list[bytes]:
         """Every content that the status of a step has had, oldest first."""
 
+    def history(self, path: str) -> list[bytes]:
+        """The same for a file: a status, or the record of a task."""
+
     def state(self, folder: str) -> dict[str, object]:
         """Files of a step with something that changes at each write, even of the same bytes."""
 
@@ -68,8 +71,11 @@ class Disk:
         return [str(path) for path in Path(self.prefix).rglob("*") if path.is_file()]
 
     def statuses(self, folder: str) -> list[bytes]:
+        return self.history(f"{folder}/{STATUS}")
+
+    def history(self, path: str) -> list[bytes]:
         lines = map(json.loads, self._journal.read_text().splitlines()) if self._journal.exists() else ()
-        return [base64.b64decode(data) for path, data in lines if path == f"{folder}/{STATUS}"]
+        return [base64.b64decode(data) for written, data in lines if written == path]
 
     def state(self, folder: str) -> dict[str, object]:
         files = ((path, path.stat()) for path in Path(folder).iterdir())
@@ -107,7 +113,10 @@ class Objects:
         return [self._root + name for name in self.emulator.names(BUCKET)]
 
     def statuses(self, folder: str) -> list[bytes]:
-        history = self.emulator.history(BUCKET, f"{folder}/{STATUS}".removeprefix(self._root))
+        return self.history(f"{folder}/{STATUS}")
+
+    def history(self, path: str) -> list[bytes]:
+        history = self.emulator.history(BUCKET, path.removeprefix(self._root))
         return [data for data in history if data is not None]
 
     def state(self, folder: str) -> dict[str, object]:
