@@ -228,11 +228,11 @@ class RoundsLeft:
         self._owner = owner
         self._leases: dict[TaskPlace, Lease] = {}
 
-    def take(self, output_path: str, layout: Layout) -> None:
+    def take(self, output_path: str, number: int, records: Mapping[int, TaskRecord]) -> None:
         """Take the leases of all tasks that are at work; `TaskHeldError` if somebody has one."""
-        for task, record in read_records(output_path, layout.round, range(layout.tasks)).items():
+        for task, record in records.items():
             if record.status is Status.RUNNING:
-                place = TaskPlace(output_path, layout.round, task)
+                place = TaskPlace(output_path, number, task)
                 lease = self._leases.setdefault(place, place.open_lease(self._owner))
                 holder = lease.try_acquire()
                 if holder is not None:
@@ -261,11 +261,14 @@ def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *,
         layout = Layout(tasks, 1)
     else:
         if anew:
-            left.take(output_path, found)
+            records = read_records(output_path, found.round, range(found.tasks))
+            left.take(output_path, found.round, records)
+            goes_on = not records  # Nobody has ever begun it: it is as good as the next one.
         else:
             check_layout(step, output_path, tasks, found)
-            if tasks in (found.tasks, None):
-                return found.round
+            goes_on = True
+        if goes_on and tasks in (found.tasks, None):
+            return found.round
         layout = Layout(tasks or found.tasks, found.round + 1)
     make_directory(os.path.dirname(path))
     lease.commit(path, layout.to_bytes())

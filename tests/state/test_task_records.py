@@ -199,6 +199,14 @@ def test_a_step_that_is_done_anew_begins_the_next_round(output_path: str, begin:
     assert read_records(output_path, 1, range(3)) == {}, "what nobody reads any more is removed"
 
 
+def test_a_round_that_nobody_has_begun_is_as_good_as_the_next_one(output_path: str, begin: Callable[..., int]) -> None:
+    """Whoever began the step was killed before anything else happened."""
+    assert begin(3) == 1
+    assert begin(3, anew=True) == 1
+    assert begin(4, anew=True) == 2
+    assert read_layout(output_path) == Layout(4, 2)
+
+
 def test_a_step_that_is_done_anew_may_have_another_number_of_tasks(output_path: str, begin: Callable[..., int]) -> None:
     """Nothing is mixed: all of them are done again."""
     begin(3)
