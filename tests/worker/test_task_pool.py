@@ -182,9 +182,10 @@ def test_sudden_deaths(
     run = array.start_worker()
     run.wait_for(begun(array, 1, 2), "both tasks run")
     run.wait_for(done(array, 0), "the first task is done")
-    processes = [array.pids(1)[0], *(int(line[2]) for line in array.ran if line[0] == "child")]
+    processes = [array.pids(task)[0] for task in (1, 2) if words[task] != "SUCCESS"]
+    processes += [int(line[2]) for line in array.ran if line[0] == "child"]
     kill(array, run)
-    lab.wait_until(lambda: not any(map(lab.is_running, processes)), "the end of the task and of what it forked")
+    lab.wait_until(lambda: not any(map(lab.is_running, processes)), "the end of what it takes with it")
     array.go()
     result = run.wait()
     assert result.code == (1 if told else -signal.SIGKILL), result.output
