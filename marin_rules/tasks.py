@@ -17,6 +17,9 @@ from typing import Any
 
 from marin_rules.process import this_process
 
+MOST_TASKS = 1_000_000
+"""Of one step. Each has a record and a log; a number beyond that is a slip, or somebody's damaged file."""
+
 
 def check_tasks(tasks: Any) -> None:
     """Refuse what is no number of tasks; None is fine, and means a step of one piece."""
@@ -26,6 +29,8 @@ def check_tasks(tasks: Any) -> None:
         raise TypeError(f"tasks is {tasks!r}, not a whole number")
     if tasks < 1:
         raise ValueError(f"tasks is {tasks}: a function is called at least once. Leave it out for a step of one piece.")
+    if tasks > MOST_TASKS:
+        raise ValueError(f"tasks is {tasks}: a step has at most {MOST_TASKS}. Give each task several files.")
 
 
 def shards_of_this_task[PathT: str | os.PathLike[str]](files: Iterable[PathT]) -> list[PathT]:

@@ -81,6 +81,7 @@ def test_a_number_of_tasks(tasks: int | None) -> None:
 WRONG = [
     (0, ValueError, "at least once"),
     (-3, ValueError, "tasks is -3"),
+    (1_000_001, ValueError, "at most 1000000"),
     (True, TypeError, "tasks is True, not a whole number"),
     (4.0, TypeError, "tasks is 4.0, not a whole number"),
     ("4", TypeError, "tasks is '4', not a whole number"),

@@ -202,7 +202,8 @@ def _holders(
     assert step.output_path is not None
     block = run_block(step.output_path)
     is_by_holder = lease is not None and block.get("worker_id") == lease.worker_id
-    attempt = _whole_number(block.get("attempt")) + (not is_by_holder)
+    begun = _whole_number(block.get("attempt"))
+    attempt = begun if is_by_holder else begun + 1
     recorded = recorded_job(block) if is_by_holder else None
     tasks = _task_counts(step.output_path) if "tasks" in block else None
     jobs = list(jobs)
@@ -212,7 +213,9 @@ def _holders(
         is_holder = any(each is job_of_holder for each in elements or (job,))
         holder, lease = (lease, None) if is_holder else (None, lease)
         is_gone = gone.get(job.tag.run, True)
-        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, attempt, is_gone, elements, tasks)
+        # The attempt of an array is begun by its driver, before there is a job, and nobody has its lease.
+        number = begun if elements else attempt
+        yield ActiveStep(step, job.tag.run, now, holder, job, recorded, number, is_gone, elements, tasks)
     if lease is not None:
         worker_run = str(block["id"]) if is_by_holder and "id" in block else run_id
         # A run that is not registered may well have its driver: that of another user.

@@ -250,7 +250,7 @@ class ArrayWatch:
                 case Again():
                     del array.jobs[task]
                 case Fail():
-                    self._fail(array, task, decision, records.get(task), job)
+                    self._fail(array, step, task, decision, records.get(task), job)
 
     def _pass_on(self, array: ArrayTrack, step: FrozenStep, job: ClusterJob | Absence, notices: Iterable[str]) -> None:
         """Tell what happened to tasks; of the many that start, only that the first one has."""
@@ -264,7 +264,13 @@ class ArrayWatch:
             self._notices.tell_why_it_waits(step.name, job, self._queue.advice(job))
 
     def _fail(
-        self, array: ArrayTrack, task: int, decision: Fail, record: TaskRecord | None, job: ClusterJob | Absence
+        self,
+        array: ArrayTrack,
+        step: FrozenStep,
+        task: int,
+        decision: Fail,
+        record: TaskRecord | None,
+        job: ClusterJob | Absence,
     ) -> None:
         number = array.jobs.pop(task)
         if decision.job_lives:
@@ -276,7 +282,7 @@ class ArrayWatch:
             log = self._queue.log_of(array.log, number) if array.log else None
             array.failed[task] = decision.reason + self._explain(job, log)
         array.may_retry = array.may_retry and decision.may_retry
-        self._notices.tell(f"failed task {task}: {array.failed[task]}")
+        self._notices.tell(f"failed {step.name}: task {task}: {array.failed[task]}")
 
     def _look_at_others(self, array: ArrayTrack, step: FrozenStep) -> None:
         """Tasks that somebody else had, and has no more: done, or to be submitted."""

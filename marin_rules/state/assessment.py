@@ -184,7 +184,8 @@ def _own_reason(step: FrozenStep, status: StatusOrError, failed_at: Callable[[Fr
     if status is Status.CANCELLED:
         return f"was stopped before{_at(failed_at(step))}"
     if status is Status.RUNNING:
-        return "was running, but its worker is gone"
+        # Nobody has the whole of an array step: its tasks may wait in a queue.
+        return "was begun, but no task of it is running" if step.tasks else "was running, but its worker is gone"
     return "new"
 
 

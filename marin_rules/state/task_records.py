@@ -34,6 +34,7 @@ from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import CorruptLeaseError, LeaseRecord, describe
+from marin_rules.tasks import check_tasks
 from marin_rules.urls import is_url
 
 FOLDER = ".executor_tasks"
@@ -70,6 +71,7 @@ class Layout:
             numbers = fields["tasks"], fields["round"]
             if not all(type(number) is int and number > 0 for number in numbers):
                 raise ValueError(f"not two positive numbers: {numbers}")
+            check_tasks(fields["tasks"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             folder = os.path.dirname(os.path.dirname(path))
             raise MarinRulesError(

@@ -179,6 +179,15 @@ def test_an_array_is_one_active_step_however_many_elements_it_has(world: ActiveW
     assert {job.id for job in second.jobs} == {f"7_{element}" for element in range(5)}
 
 
+def test_the_attempt_of_an_array_is_the_one_that_its_driver_began(world: ActiveWorld) -> None:
+    """No worker holds the lease of the step while its tasks run; that alone is no sign of a next attempt."""
+    plan = world.run("a")
+    write_info(plan.steps[0].output_path, run={"id": plan.run.id, "attempt": 2, "tasks": 6})
+    world.cloud.add_array("7", replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0)), {JobState.RUNNING: [3]})
+    (found,) = world.look().steps
+    assert found.attempt == 2
+
+
 def test_the_machines_of_an_array_are_counted(world: ActiveWorld) -> None:
     plan = world.run("a")
     tag = replace(tag_of(plan, plan.steps[0]), tasks=ArrayTasks(1, 0))

@@ -142,7 +142,7 @@ def leave_tasks(item: FrozenStep, *words: Status, tasks: int = 3, holder: Owner 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (Status.RUNNING, "was running, but its worker is gone; 1 of 3 tasks are done"),
+        (Status.RUNNING, "was begun, but no task of it is running; 1 of 3 tasks are done"),
         (Status.CANCELLED, "was stopped before at .*; 1 of 3 tasks are done"),
         (Status.FAILED, "failed before at .*; 1 of 3 tasks are done"),
     ],
@@ -161,7 +161,7 @@ def test_a_step_none_of_whose_tasks_is_done(tmp_path: Path) -> None:
     leave_status(plan.steps[0], Status.RUNNING)
     leave_tasks(plan.steps[0], Status.FAILED)
     (verdict,) = judged(plan)
-    assert verdict.reason == "was running, but its worker is gone"
+    assert verdict.reason == "was begun, but no task of it is running"
 
 
 def test_what_was_done_does_not_count_for_a_step_that_is_asked_for_again(tmp_path: Path) -> None:

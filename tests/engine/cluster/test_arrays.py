@@ -122,7 +122,7 @@ def test_a_failure_lets_the_others_end_and_the_retry_is_for_it_alone(world: Clus
     write_record(the_step(driver), 2, Status.FAILED, error="ValueError: no", fake={"job_id": "1_2"})
     world.cluster.play("1_2", JobState.FAILED, exit_code=1)
     assert driver.look() == ["parts"]
-    assert "failed task 2: ValueError: no" in driver.said
+    assert "failed parts: task 2: ValueError: no" in driver.said
     finish(world, driver, 0, 1, 3, 4, 5)
     assert driver.look() == []
     assert driver.failures == ["1 of 6 tasks failed: task 2: ValueError: no"]
