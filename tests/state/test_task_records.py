@@ -90,7 +90,13 @@ def test_a_layout_reads_as_it_was_written(output_path: str, begin: Callable[...,
 
 
 DAMAGED = [b"", b"{", b"[64, 1]", b'{"tasks": 64}', b'{"tasks": "64", "round": 1}', b'{"tasks": 0, "round": 1}']
-DAMAGED += [b'{"tasks": 1000000000000, "round": 1}', b'{"tasks": 64, "round": -1}', b'{"tasks": true, "round": 1}', b"\xff\x00", b"[" * 100_000]
+DAMAGED += [
+    b'{"tasks": 1000000000000, "round": 1}',
+    b'{"tasks": 64, "round": -1}',
+    b'{"tasks": true, "round": 1}',
+    b"\xff\x00",
+    b"[" * 100_000,
+]
 
 
 @pytest.mark.parametrize("data", DAMAGED, ids=lambda data: repr(data[:30]))
