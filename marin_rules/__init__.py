@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from marin_rules.process import ThisProcess, this_process
     from marin_rules.remote import RemoteCallable
     from marin_rules.resources import CpuConfig, GpuConfig, ResourceConfig, TpuConfig
+    from marin_rules.shards import shards_of_this_task
     from marin_rules.steps import ExecutorStep, get_executor_step, output_path_of
     from marin_rules.storage.budget import mirror_budget
     from marin_rules.storage.prefix import marin_prefix, marin_region
     from marin_rules.storage.temporary import marin_temp_bucket
-    from marin_rules.tasks import shards_of_this_task
 
 __all__ = [
     "THIS_OUTPUT_PATH",
@@ -118,11 +118,11 @@ _EXPORTS = {
     "process": ["ThisProcess", "this_process"],
     "remote": ["RemoteCallable"],
     "resources": ["CpuConfig", "GpuConfig", "ResourceConfig", "TpuConfig"],
+    "shards": ["shards_of_this_task"],
     "steps": ["ExecutorStep", "get_executor_step", "output_path_of"],
     "storage.budget": ["mirror_budget"],
     "storage.prefix": ["marin_prefix", "marin_region"],
     "storage.temporary": ["marin_temp_bucket"],
-    "tasks": ["shards_of_this_task"],
 }
 """Module -> what is exported of it. The imports above say the same to type checkers and editors."""
 

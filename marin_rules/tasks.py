@@ -2,20 +2,12 @@
 
     ExecutorStep(name="clean", fn=remote(clean, tasks=64), config=CleanConfig(...))
 
-    def clean(config: CleanConfig) -> None:
-        for file in shards_of_this_task(glob(f"{config.input_path}/*.jsonl")):
-            ...
-
-`this_process()` says which task a process is. Pure: no I/O but the variables of the process.
+`this_process()` says which task a process is, and `shards_of_this_task` deals files out among them.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from typing import Any
-
-from marin_rules.process import this_process
 
 MOST_TASKS = 1_000_000
 """Of one step. Each has a record and a log; a number beyond that is a slip, or somebody's damaged file."""
@@ -31,13 +23,3 @@ def check_tasks(tasks: Any) -> None:
         raise ValueError(f"tasks is {tasks}: a function is called at least once. Leave it out for a step of one piece.")
     if tasks > MOST_TASKS:
         raise ValueError(f"tasks is {tasks}: a step has at most {MOST_TASKS}. Give each task several files.")
-
-
-def shards_of_this_task[PathT: str | os.PathLike[str]](files: Iterable[PathT]) -> list[PathT]:
-    """The files that are this task's to work on: all of them are dealt out, each to one task, as evenly as can be.
-
-    In a step without tasks, and outside of steps, that is all of them. The files are sorted first, for two machines may
-    list the same folder in different orders; give every task the same files.
-    """
-    process = this_process()
-    return sorted(files, key=os.fspath)[process.task :: process.tasks]
