@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.emulators import outside
+from support.emulators.batch.emulator import BatchEmulator
 from support.emulators.gcs.emulator import GcsEmulator
 from support.emulators.metadata_server import MetadataServer
 from support.emulators.s3.emulator import S3Emulator
@@ -54,6 +55,21 @@ def s3(s3_process: S3Emulator) -> Iterator[S3Emulator]:
     s3_process.reset()
     yield s3_process
     s3_process.reset()
+
+
+@pytest.fixture(scope="session")
+def batch_process() -> Iterator[BatchEmulator]:
+    emulator = BatchEmulator()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture
+def batch(batch_process: BatchEmulator) -> Iterator[BatchEmulator]:
+    """Google Batch without jobs; what a test leaves running is ended."""
+    batch_process.reset()
+    yield batch_process
+    batch_process.reset()
 
 
 @pytest.fixture
