@@ -8,14 +8,17 @@ from typing import Any
 
 from google.longrunning import operations_pb2
 
-from support.emulators.rpc.errors import not_found
+from support.emulators.rpc.errors import RpcError, not_found
 from support.emulators.rpc.service import Method
 
 
 class Operations:
     """The operations of one service."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata_type: str | None = None) -> None:
+        self._metadata_type = metadata_type
+        """Of the metadata that they carry, which is empty. Google's client for TPUs does not know that of TPUs."""
+
         self._pending: dict[str, Callable[[], Any]] = {}
         self.method = Method(self._get, operations_pb2.GetOperationRequest, operations_pb2.Operation)
         """Of `google.longrunning.Operations/GetOperation`."""
@@ -24,7 +27,7 @@ class Operations:
         """A new operation; `result` says what came of it: a message, an `RpcError`, or None while it goes on."""
         name = f"{parent}/operations/operation-{uuid.uuid4().hex}"
         self._pending[name] = result
-        return operations_pb2.Operation(name=name)
+        return self._operation(name)
 
     def reset(self) -> None:
         self._pending.clear()
@@ -33,12 +36,18 @@ class Operations:
         result = self._pending.get(request.name)
         if result is None:
             raise not_found(request.name)
-        operation = operations_pb2.Operation(name=request.name)
+        operation = self._operation(request.name)
         answer = result()
-        if isinstance(answer, Exception):
+        if isinstance(answer, RpcError):
             operation.done = True
-            operation.error.code, operation.error.message = answer.code.value[0], answer.message  # type: ignore[attr-defined]
+            operation.error.code, operation.error.message = answer.code.value[0], answer.message
         elif answer is not None:
             operation.done = True
             operation.response.Pack(answer)
+        return operation
+
+    def _operation(self, name: str) -> operations_pb2.Operation:
+        operation = operations_pb2.Operation(name=name)
+        if self._metadata_type is not None:
+            operation.metadata.type_url = f"type.googleapis.com/{self._metadata_type}"
         return operation

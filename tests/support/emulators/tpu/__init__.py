@@ -1,0 +1,1 @@
+"""Cloud TPU on loopback: real clients ask it for queued resources over gRPC, and the hosts are processes here."""
