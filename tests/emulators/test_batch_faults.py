@@ -92,6 +92,15 @@ def test_the_log_of_calls_has_whole_requests(batch: BatchEmulator, client: Batch
     assert call.request["job"]["taskGroups"][0]["taskSpec"]["runnables"] == [{"script": {"text": "true"}}]
 
 
+def test_an_answer_has_the_fields_that_were_asked_for(batch: BatchEmulator, client: BatchServiceClient) -> None:
+    created = create(client)
+    mask = "jobs.name,jobs.task_groups.task_count,next_page_token"
+    [job] = client.list_jobs(parent=PARENT, metadata=[("x-goog-fieldmask", mask)])
+    assert (job.name, job.uid, job.task_groups[0].task_count) == (created.name, "", 1)
+    assert not job.task_groups[0].task_spec.runnables
+    assert batch.calls("ListJobs")[0].mask == mask
+
+
 def test_a_mistake_of_a_test_reaches_that_test(batch: BatchEmulator) -> None:
     with pytest.raises(ValueError, match="no job missing"):
         batch.preempt("missing")

@@ -299,6 +299,7 @@ class Job:
 
     def _print(self, index: int, line: str) -> None:
         labels: Mapping[str, str] = {
+            **dict(self.message.labels),
             "job_uid": self.message.uid,
             "task_group_name": self.message.task_groups[0].name,
             "task_id": f"task/{self.message.uid}-group0-{index}/{self.tasks[index].retries}/0",

@@ -49,8 +49,9 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
             return None  # UNIMPLEMENTED
 
         async def handle(request: Any, context: Any) -> Any:
+            mask = dict(context.invocation_metadata()).get("x-goog-fieldmask", "")
             try:
-                return await self._handle(name.rpartition("/")[2], method, request)
+                return masked(await self._handle(name.rpartition("/")[2], method, request, mask), mask)
             except RpcError as error:
                 await context.abort(error.code, error.message)
 
@@ -58,10 +59,10 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
             handle, request_deserializer=_reader(method.request), response_serializer=_writer(method.response)
         )
 
-    async def _handle(self, name: str, method: Method, request: Any) -> Any:
+    async def _handle(self, name: str, method: Method, request: Any, mask: str) -> Any:
         era = self._era
         document = document_of(request)
-        call = RpcCall(name, document.get("name") or document.get("parent") or "", request=document)
+        call = RpcCall(name, document.get("name") or document.get("parent") or "", request=document, mask=mask)
         self._calls.append(call)
         verdict = self._faults.judge(call)
         if verdict.delay:
@@ -142,6 +143,35 @@ def document_of(message: Any) -> dict[str, Any]:
     plain = type(message).pb(message) if hasattr(type(message), "pb") else message
     document: dict[str, Any] = json_format.MessageToDict(plain)
     return document
+
+
+def masked(answer: Any, mask: str) -> Any:
+    """An answer with nothing but the fields that its client asked for, all if it named none."""
+    if not mask:
+        return answer
+    wanted: dict[str, Any] = {}
+    for path in mask.split(","):
+        inner = wanted
+        for part in path.split("."):
+            inner = inner.setdefault(part, {})
+    copy = type(answer)()
+    plain = type(answer).pb(copy) if hasattr(type(answer), "pb") else copy
+    json_format.ParseDict(_pruned(document_of(answer), wanted), plain)
+    return copy
+
+
+def _pruned(value: Any, wanted: dict[str, Any]) -> Any:
+    if not wanted:
+        return value
+    if isinstance(value, list):
+        return [_pruned(item, wanted) for item in value]
+    by_name = {_camel_case(name): inner for name, inner in wanted.items()}
+    return {key: _pruned(inner, by_name[key]) for key, inner in value.items() if key in by_name}
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 def page_of[Item](items: list[Item], size: int, token: str, *, most: int) -> tuple[list[Item], str]:

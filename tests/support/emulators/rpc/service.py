@@ -16,6 +16,9 @@ class RpcCall(Call):
     request: dict[str, Any] = field(default_factory=dict)
     """The request, as JSON."""
 
+    mask: str = ""
+    """The fields that the answer was to have; all if it is empty."""
+
     code: str | None = None
     """The answer's code, OK or another, also if it was lost on its way; None for a call that was not processed."""
 
