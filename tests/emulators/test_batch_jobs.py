@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +14,7 @@ from google.cloud.batch_v1 import BatchServiceClient, JobStatus, TaskStatus
 
 from support.emulators.batch.clients import batch_client, logging_client
 from support.emulators.batch.emulator import QUOTA_SHORTAGE, BatchEmulator
+from support.emulators.waiting import wait
 
 PARENT = "projects/emulated/locations/us-central1"
 GROUP = "taskGroups/group0"
@@ -39,14 +39,6 @@ def script(text: str, **spec: Any) -> batch_v1.Job:
 def create(client: BatchServiceClient, job: batch_v1.Job, job_id: str = "job", **fields: Any) -> batch_v1.Job:
     request = batch_v1.CreateJobRequest(parent=fields.pop("parent", PARENT), job=job, job_id=job_id, **fields)
     return client.create_job(request, retry=None, timeout=10)
-
-
-def wait(look: Callable[[], Any], is_it: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 30
-    while not is_it(found := look()):
-        assert time.monotonic() < deadline, f"did not come: {found}"
-        time.sleep(0.01)
-    return found
 
 
 def ended(client: BatchServiceClient, job_id: str = "job") -> batch_v1.Job:

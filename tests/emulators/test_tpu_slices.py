@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +14,7 @@ from google.cloud.tpu_v2 import QueuedResourceState, TpuClient
 
 from support.emulators.tpu.clients import tpu_client
 from support.emulators.tpu.emulator import TpuEmulator
+from support.emulators.waiting import wait
 
 PARENT = "projects/emulated/locations/us-central2-b"
 ASK = 'curl --silent -H "Metadata-Flavor: Google" http://$GCE_METADATA_HOST/computeMetadata/v1/instance/attributes'
@@ -41,14 +41,6 @@ def create(client: TpuClient, resource: tpu_v2.QueuedResource, name: str = "slic
         parent=PARENT, queued_resource_id=name, queued_resource=resource, **fields
     )
     return client.create_queued_resource(request, timeout=10)
-
-
-def wait(look: Callable[[], Any], is_it: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 30
-    while not is_it(found := look()):
-        assert time.monotonic() < deadline, f"did not come: {found}"
-        time.sleep(0.01)
-    return found
 
 
 def state_of(client: TpuClient, name: str = "slice") -> State:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from marin_rules.clusters.protocol import (
 )
 from support.emulators.batch.clients import batch_client, logging_client
 from support.emulators.batch.emulator import QUOTA_SHORTAGE, BatchEmulator
+from support.emulators.waiting import wait
 
 SITE = GcpSite("lab", "emulated", ("us-central1", "us-east1"))
 TAG = JobTag.of("run-1", "train-0123ab", "gs://bucket/train-0123ab")
@@ -57,14 +57,6 @@ def queue(open_queue: Callable[..., BatchQueue]) -> BatchQueue:
 def request(script: str, folder: Path = Path("/tmp"), **fields: Any) -> JobRequest:
     defaults = {"name": "train", "variables": {"GREETING": "hello"}, "log": "", "resources": RESOURCES, "tag": TAG}
     return JobRequest(script=script, folder=str(folder), **{**defaults, **fields})
-
-
-def wait(look: Callable[[], Any], is_it: Callable[[Any], bool]) -> Any:
-    deadline = time.monotonic() + 30
-    while not is_it(found := look()):
-        assert time.monotonic() < deadline, f"did not come: {found}"
-        time.sleep(0.01)
-    return found
 
 
 def ended(queue: JobQueue, *ids: str) -> dict[str, ClusterJob]:

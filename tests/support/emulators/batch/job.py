@@ -18,6 +18,7 @@ from typing import Any
 from google.cloud import batch_v1
 
 from support.emulators.rpc.machine import Machine
+from support.emulators.rpc.world import World
 
 State: Any = batch_v1.JobStatus.State
 TaskState: Any = batch_v1.TaskStatus.State
@@ -40,15 +41,11 @@ _instances = itertools.count(7012345678901234567)
 
 
 @dataclass
-class World:
+class BatchWorld(World):
     """What the jobs of one emulator share."""
 
-    folder: Path
-    print_line: Callable[[str, dict[str, str], str], None]
+    print_line: Callable[[str, dict[str, str], str], None] = lambda project, labels, text: None
     """Takes the project, the labels and the text of a line that a task has printed."""
-
-    held: set[Any] = field(default_factory=set)
-    """States that no job leaves."""
 
     shortage: str | None = None
     """Why no machines can be had, as Batch words it; None if they can."""
@@ -56,13 +53,6 @@ class World:
     missing_images: set[str] = field(default_factory=set)
     grace_seconds: float = 5.0
     """How long a task may take to end after it was asked to."""
-
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def change(self) -> None:
-        """Let all jobs look again at what is above."""
-        self.changed.set()
-        self.changed = asyncio.Event()
 
 
 @dataclass
@@ -79,7 +69,7 @@ class Task:
 class Job:
     """A job from its creation to its end."""
 
-    def __init__(self, message: Any, world: World) -> None:
+    def __init__(self, message: Any, world: BatchWorld) -> None:
         self.message = message
         self._world = world
         self._began: datetime | None = None

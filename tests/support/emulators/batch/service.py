@@ -16,7 +16,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from support.emulators.batch.filters import matcher
-from support.emulators.batch.job import CAUSES, PREEMPTED, Job, State, World
+from support.emulators.batch.job import CAUSES, PREEMPTED, BatchWorld, Job, State
 from support.emulators.batch.logs import Logs
 from support.emulators.batch.refusals import check, filled_in
 from support.emulators.rpc.errors import already_exists, failed_precondition, invalid, not_found
@@ -114,8 +114,8 @@ class BatchService:
             raise ValueError(f"the machines of {job} cannot be preempted: they are no Spot machines")
         found.lose_machine(task, code)
 
-    def _new_world(self) -> World:
-        return World(Path(self._scratch.name) / uuid.uuid4().hex, self._logs.add)
+    def _new_world(self) -> BatchWorld:
+        return BatchWorld(Path(self._scratch.name) / uuid.uuid4().hex, print_line=self._logs.add)
 
     # --- for clients
 

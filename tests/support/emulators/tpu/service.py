@@ -18,8 +18,9 @@ from support.emulators.rpc.errors import RpcError, already_exists, failed_precon
 from support.emulators.rpc.operations import Operations
 from support.emulators.rpc.server import page_of
 from support.emulators.rpc.service import Method
+from support.emulators.rpc.world import World
 from support.emulators.tpu.refusals import check
-from support.emulators.tpu.slice import Slice, State, World
+from support.emulators.tpu.slice import Slice, State
 
 _TPU = "google.cloud.tpu.v2.Tpu"
 _LARGEST_PAGE = 1000

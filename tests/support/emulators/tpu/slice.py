@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +16,13 @@ from google.cloud import tpu_v2
 
 from support.emulators.metadata_server import MetadataServer
 from support.emulators.rpc.machine import Machine
+from support.emulators.rpc.world import World
 from support.emulators.tpu.refusals import host_count
 
 State: Any = tpu_v2.QueuedResourceState.State
 NodeState: Any = tpu_v2.Node.State
 
 _addresses = itertools.count(1)
-
-
-@dataclass
-class World:
-    """What the queued resources of one emulator share."""
-
-    folder: Path
-    held: set[Any] = field(default_factory=set)
-    """States that none leaves."""
-
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def change(self) -> None:
-        """Let all look again at what is above."""
-        self.changed.set()
-        self.changed = asyncio.Event()
 
 
 class Host:
