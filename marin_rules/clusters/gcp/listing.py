@@ -7,7 +7,7 @@ from typing import Any
 
 from marin_rules.clusters.gcp import names
 from marin_rules.clusters.gcp.job_variables import ELEMENT_VARIABLE
-from marin_rules.clusters.gcp.states import Event, element_state, ending_of, job_state, place_of, shortage_of
+from marin_rules.clusters.gcp.states import Event, element_state, ending_of, job_state, place_of, shortage_of, word_of
 from marin_rules.clusters.protocol import ClusterJob, element_id
 
 NAME = "gcp"
@@ -42,7 +42,7 @@ def read_job(job: Any, tasks: Iterable[Any] = ()) -> ClusterJob:
         NAME,
         short_id(job),
         state,
-        word if ending.exit_code is None else f"{word} ({ending.exit_code})",
+        word_of(word, ending),
         reason=shortage_of(_events(job)) if word in ("QUEUED", "SCHEDULED") else "",
         nodes=place_of(events),
         seconds=_seconds(job),
@@ -70,7 +70,7 @@ def read_elements(job: Any, tasks: Sequence[Any]) -> list[ClusterJob]:
                 NAME,
                 element_id(short_id(job), number),
                 element_state(word, task_word, ending),
-                task_word or word,
+                word_of(task_word or word, ending),
                 reason=reason,
                 nodes=place_of(events),
                 exit_code=ending.own_code,

@@ -20,6 +20,16 @@ TIME_LIMIT = 50005
 _FIRST_RESERVED = 50000
 """Exit codes from here on are Batch's own, and none of the task's program."""
 
+_CAUSES = {
+    50001: "PREEMPTED",
+    50002: "SILENT",
+    50003: "REBOOTED",
+    50004: "UNRESPONSIVE",
+    50005: "OUT_OF_TIME",
+    50006: "RECREATED",
+}
+"""What these say of the machine, in a word: Batch itself calls all of it FAILED."""
+
 _JOBS = {
     "STATE_UNSPECIFIED": JobState.WAITING,
     "QUEUED": JobState.WAITING,
@@ -66,6 +76,13 @@ class Ending:
     def own_code(self) -> int | None:
         """The exit code of the task's own program; None if Batch ended it."""
         return None if self.exit_code is None or self.exit_code >= _FIRST_RESERVED else self.exit_code
+
+
+def word_of(state: str, ending: Ending) -> str:
+    """What people are told of a state: Batch's word or, of a task that Batch ended, why, with its code."""
+    if state != "FAILED" or ending.exit_code is None or ending.exit_code < _FIRST_RESERVED:
+        return state
+    return f"{_CAUSES.get(ending.exit_code, state)} ({ending.exit_code})"
 
 
 def ending_of(events: Iterable[Event]) -> Ending:

@@ -31,6 +31,7 @@ from support.emulators.waiting import wait
 
 SITE = GcpSite("lab", "emulated", ("us-central1", "us-east1"))
 TAG = JobTag.of("run-1", "train-0123ab", "gs://bucket/train-0123ab")
+ARRAY = replace(TAG, tasks=ArrayTasks(1, 100))
 RESOURCES = {"gcp_region": "us-central1", "gcp_machine_type": "e2-standard-4", "gcp_provisioning": "SPOT"}
 
 
@@ -116,22 +117,24 @@ def test_a_failed_job_has_the_exit_code_of_its_program(
 
 
 @pytest.mark.parametrize(
-    ("code", "state"),
+    ("code", "state", "word"),
     [
-        (50001, JobState.INTERRUPTED),
-        (50002, JobState.INTERRUPTED),
-        (50003, JobState.INTERRUPTED),
-        (50004, JobState.FAILED),
-        (50006, JobState.INTERRUPTED),
+        (50001, JobState.INTERRUPTED, "PREEMPTED (50001)"),
+        (50002, JobState.INTERRUPTED, "SILENT (50002)"),
+        (50003, JobState.INTERRUPTED, "REBOOTED (50003)"),
+        (50004, JobState.FAILED, "UNRESPONSIVE (50004)"),
+        (50006, JobState.INTERRUPTED, "RECREATED (50006)"),
     ],
 )
-def test_a_lost_machine_is_an_interruption(queue: BatchQueue, batch: BatchEmulator, code: int, state: JobState) -> None:
+def test_a_lost_machine_is_an_interruption(
+    queue: BatchQueue, batch: BatchEmulator, code: int, state: JobState, word: str
+) -> None:
     batch.set_quirks("unordered events")
     number = queue.submit(request("sleep 60"))
     running(batch)
     batch.lose_machine(number, code=code)
     job = ended(queue, number)[number]
-    assert (job.state, job.exit_code, job.word) == (state, None, f"FAILED ({code})")
+    assert (job.state, job.exit_code, job.word) == (state, None, word)
 
 
 def test_a_job_without_machines_waits_and_there_is_advice(queue: BatchQueue, batch: BatchEmulator) -> None:
@@ -255,7 +258,7 @@ def test_a_region_that_does_not_answer_is_no_news(queue: BatchQueue, batch: Batc
 
 def test_a_look_at_many_jobs_is_one_list_without_scripts(queue: BatchQueue, batch: BatchEmulator) -> None:
     batch.hold("QUEUED")
-    numbers = [queue.submit(request("true", tag=replace(TAG, step=f"step{number}-0123ab"))) for number in range(20)]
+    numbers = submit_steps(queue, 20)
     batch.forget_calls()
     assert set(queue.look(numbers)) == set(numbers)
     [call] = batch.calls()
@@ -267,6 +270,53 @@ def test_a_look_at_many_jobs_is_one_list_without_scripts(queue: BatchQueue, batc
     batch.forget_calls()
     assert set(queue.look(numbers)) == set(numbers)
     assert batch.calls() == []  # What has ended does not change.
+
+
+def submit_steps(queue: BatchQueue, count: int) -> list[str]:
+    """Jobs of so many steps, oldest first."""
+    return [queue.submit(request("true", tag=replace(TAG, step=f"step{number}-0123ab"))) for number in range(count)]
+
+
+def test_lists_are_read_page_by_page_until_all_that_is_wanted_is_there(queue: BatchQueue, batch: BatchEmulator) -> None:
+    batch.hold("QUEUED")
+    numbers = submit_steps(queue, 5)
+    batch.set_largest_page(2)
+    for wanted, pages in ((numbers, 3), (numbers[-2:], 1), (numbers[:1], 3)):
+        batch.forget_calls()
+        assert set(queue.look(wanted)) == set(wanted)
+        assert [call.method for call in batch.calls()] == ["ListJobs"] * pages
+    assert set(queue.jobs()) == set(numbers)
+
+
+def test_lists_end_where_no_job_can_be_alive_any_more(queue: BatchQueue, batch: BatchEmulator) -> None:
+    batch.hold("QUEUED")
+    numbers = submit_steps(queue, 6)
+    for number in numbers[:4]:
+        batch.age(number, 18)
+    batch.set_largest_page(2)
+    batch.forget_calls()
+    # The page of those that are too old ends it; the one after that is not asked for.
+    assert set(queue.jobs()) == {*numbers[4:], *numbers[2:4]}
+    assert len(batch.calls("ListJobs")) == 2
+
+
+def test_a_job_that_lists_do_not_show_is_looked_at_by_its_name(queue: BatchQueue, batch: BatchEmulator) -> None:
+    batch.hold("QUEUED")
+    old, *_ = submit_steps(queue, 4)
+    batch.age(old, 40)
+    batch.set_largest_page(1)
+    for number in submit_steps(queue, 4)[1:]:
+        batch.age(number, 30)
+    batch.forget_calls()
+    assert queue.look([old])[old].state is JobState.WAITING
+    assert "GetJob" in [call.method for call in batch.calls()]
+
+
+def test_tasks_are_read_page_by_page(queue: BatchQueue, batch: BatchEmulator) -> None:
+    batch.set_largest_page(2)
+    number = queue.submit(request("test $BATCH_TASK_INDEX != 4", tag=ARRAY, elements=range(5)))
+    jobs = ended(queue, *(f"{number}_{element}" for element in range(5)))
+    assert [job.state for job in jobs.values()] == [*[JobState.DONE] * 4, JobState.FAILED]
 
 
 def test_cancelling_ends_a_job_and_is_no_error_for_one_that_has_ended(queue: BatchQueue, batch: BatchEmulator) -> None:
@@ -295,9 +345,6 @@ def test_another_process_can_cancel(open_queue: Callable[..., BatchQueue], batch
     queue.cancel([number])
     assert ended(queue, number)[number].state is JobState.CANCELLED
     assert queue.cancel_command([number]) == f"gcloud batch jobs cancel {number} --location=us-east1 --project=emulated"
-
-
-ARRAY = replace(TAG, tasks=ArrayTasks(1, 100))
 
 
 def test_the_elements_of_an_array_are_jobs_of_their_own(queue: BatchQueue, batch: BatchEmulator) -> None:

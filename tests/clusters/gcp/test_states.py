@@ -13,6 +13,7 @@ from marin_rules.clusters.gcp.states import (
     job_state,
     place_of,
     shortage_of,
+    word_of,
 )
 from marin_rules.clusters.protocol import JobState
 
@@ -90,6 +91,22 @@ def test_of_several_endings_the_newest_by_its_time_is_the_one() -> None:
 @pytest.mark.parametrize(("code", "own"), [(None, None), (0, 0), (75, 75), (50001, None), (50000, None)])
 def test_batchs_own_codes_are_none_of_the_program(code: int | None, own: int | None) -> None:
     assert Ending(code).own_code == own
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "word"),
+    [
+        ("FAILED", 50001, "PREEMPTED (50001)"),
+        ("FAILED", 50005, "OUT_OF_TIME (50005)"),
+        ("FAILED", 50000, "FAILED (50000)"),
+        ("FAILED", 3, "FAILED"),
+        ("FAILED", None, "FAILED"),
+        ("SUCCEEDED", 50001, "SUCCEEDED"),
+        ("CANCELLED", 143, "CANCELLED"),
+    ],
+)
+def test_people_are_told_why_batch_ended_a_task(state: str, code: int | None, word: str) -> None:
+    assert word_of(state, Ending(code)) == word
 
 
 def test_the_machine_is_that_of_the_newest_event_that_names_one() -> None:

@@ -30,6 +30,14 @@ class BatchEmulator(RpcEmulator):
         """What the service may do, and seldom does: `batch.service.QUIRKS`."""
         self.control("quirks", quirks=quirks)
 
+    def set_largest_page(self, size: int) -> None:
+        """However large a page a client asks for, it gets no more than so many at once."""
+        self.control("largest_page", size=size)
+
+    def age(self, job: str, days: float) -> None:
+        """Let a job have been created so much earlier."""
+        self.control("age", job=job, days=days)
+
     def preempt(self, job: str, task: int = 0) -> None:
         """Take away the Spot machine of a task."""
         self.lose_machine(job, task, 50001)

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from support.emulators.rpc.server import page_of
 from support.emulators.rpc.service import Method
 
 _LARGEST_PAGE = 1000
+"""Unless a test says otherwise: pages are seldom full, and never larger than the service likes."""
 
 _BATCH = "google.cloud.batch.v1.BatchService"
 
@@ -47,6 +48,7 @@ class BatchService:
         self._by_request: dict[str, Job] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._quirks: frozenset[str] = frozenset()
+        self._largest_page = _LARGEST_PAGE
         self._world = self._new_world()
         self.methods: Mapping[str, Method] = {
             f"{_BATCH}/CreateJob": Method(self._create, batch_v1.CreateJobRequest, batch_v1.Job),
@@ -71,6 +73,7 @@ class BatchService:
         self._operations.reset()
         self._logs.reset()
         self._quirks = frozenset()
+        self._largest_page = _LARGEST_PAGE
         self._world = self._new_world()
 
     def close(self) -> None:
@@ -91,6 +94,11 @@ class BatchService:
                 if unknown := set(arguments["quirks"]) - QUIRKS:
                     raise ValueError(f"no such quirks: {', '.join(sorted(unknown))}")
                 self._quirks = frozenset(arguments["quirks"])
+            case "largest_page":
+                self._largest_page = arguments["size"]
+            case "age":
+                message = self._named(arguments["job"]).message
+                message.create_time = message.create_time - timedelta(days=arguments["days"])
             case "lose_machine":
                 self._lose_machine(**arguments)
             case "processes":
@@ -107,12 +115,18 @@ class BatchService:
         return None
 
     def _lose_machine(self, job: str, task: int, code: int) -> None:
-        found = next((found for name, found in self._jobs.items() if name.endswith(f"/jobs/{job}")), None)
-        if found is None or code not in CAUSES:
-            raise ValueError(f"no job {job}, or no such exit code: {code}")
+        found = self._named(job)
+        if code not in CAUSES:
+            raise ValueError(f"no such exit code: {code}")
         if code == PREEMPTED and not found.is_spot:
             raise ValueError(f"the machines of {job} cannot be preempted: they are no Spot machines")
         found.lose_machine(task, code)
+
+    def _named(self, job: str) -> Job:
+        for name, found in self._jobs.items():
+            if name.endswith(f"/jobs/{job}"):
+                return found
+        raise ValueError(f"no job {job}")
 
     def _new_world(self) -> BatchWorld:
         return BatchWorld(Path(self._scratch.name) / uuid.uuid4().hex, print_line=self._logs.add)
@@ -152,7 +166,7 @@ class BatchService:
             if owner == project and region in ("-", place) and place not in unreachable and wanted(job.message):
                 found.append(job)
         found.sort(key=lambda job: getattr(job.message, field), reverse=backwards)
-        page, token = page_of(found, request.page_size, request.page_token, most=_LARGEST_PAGE)
+        page, token = page_of(found, request.page_size, request.page_token, most=self._largest_page)
         return batch_v1.ListJobsResponse(
             jobs=[self._answer(job) for job in page],
             next_page_token=token,
@@ -198,7 +212,7 @@ class BatchService:
         job = self._job(request.parent.removesuffix("/taskGroups/group0"))
         if job.message.status.state == State.QUEUED:
             return batch_v1.ListTasksResponse()
-        page, token = page_of(job.tasks, request.page_size, request.page_token, most=_LARGEST_PAGE)
+        page, token = page_of(job.tasks, request.page_size, request.page_token, most=self._largest_page)
         tasks = [self._with_events(batch_v1.Task, task.message) for task in page]
         return batch_v1.ListTasksResponse(tasks=tasks, next_page_token=token)
 
