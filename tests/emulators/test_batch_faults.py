@@ -92,6 +92,15 @@ def test_the_log_of_calls_has_whole_requests(batch: BatchEmulator, client: Batch
     assert call.request["job"]["taskGroups"][0]["taskSpec"]["runnables"] == [{"script": {"text": "true"}}]
 
 
+def test_a_log_of_calls_may_be_large(batch: BatchEmulator, client: BatchServiceClient) -> None:
+    large = batch_v1.Runnable(script=batch_v1.Runnable.Script(text="#" * 900_000))
+    job = batch_v1.Job(task_groups=[batch_v1.TaskGroup(task_spec=batch_v1.TaskSpec(runnables=[large]))])
+    batch.hold("QUEUED")
+    for number in range(6):
+        client.create_job(parent=PARENT, job=job, job_id=f"job-{number}", timeout=10)
+    assert len(batch.calls("CreateJob")) == len(list(client.list_jobs(parent=PARENT))) == 6
+
+
 def test_an_answer_has_the_fields_that_were_asked_for(batch: BatchEmulator, client: BatchServiceClient) -> None:
     created = create(client)
     mask = "jobs.name,jobs.task_groups.task_count,next_page_token"

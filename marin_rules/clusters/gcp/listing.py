@@ -16,7 +16,8 @@ FIELDS = (
     "jobs.name,jobs.labels,jobs.status,jobs.create_time,jobs.task_groups.task_count,jobs.task_groups.task_environments,"
     "next_page_token,unreachable"
 )
-"""What a list of jobs is asked for: without their scripts, a thousand of them are a megabyte instead of twenty."""
+"""What a list of jobs is asked for: without scripts of 12 KB, a thousand of them are 0.3 MB instead of 13. That Batch
+heeds it, no real project has confirmed; nothing but the size of its answers depends on that."""
 
 
 def short_id(job: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grpc
 from google.cloud.batch_v1 import BatchServiceClient
 from google.cloud.batch_v1.services.batch_service.transports import BatchServiceGrpcTransport
 from google.cloud.logging_v2.services.logging_service_v2 import LoggingServiceV2Client
@@ -12,9 +11,8 @@ from support.emulators.batch.emulator import BatchEmulator
 
 
 def batch_client(emulator: BatchEmulator) -> BatchServiceClient:
-    return BatchServiceClient(transport=BatchServiceGrpcTransport(channel=grpc.insecure_channel(emulator.address)))
+    return BatchServiceClient(transport=BatchServiceGrpcTransport(channel=emulator.open_channel()))
 
 
 def logging_client(emulator: BatchEmulator) -> LoggingServiceV2Client:
-    channel = grpc.insecure_channel(emulator.address)
-    return LoggingServiceV2Client(transport=LoggingServiceV2GrpcTransport(channel=channel))
+    return LoggingServiceV2Client(transport=LoggingServiceV2GrpcTransport(channel=emulator.open_channel()))

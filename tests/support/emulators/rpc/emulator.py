@@ -24,8 +24,12 @@ class RpcEmulator:
     def __init__(self) -> None:
         self._process = EmulatorProcess(self.module)
         self.address = f"127.0.0.1:{self._process.port}"
-        self._channel = grpc.insecure_channel(self.address)
+        self._channel = self.open_channel()
         self._ask = self._channel.unary_unary(CONTROL)
+
+    def open_channel(self) -> grpc.Channel:
+        """A connection of its own, which takes answers of any size, as those of Google's clients do."""
+        return grpc.insecure_channel(self.address, options=[("grpc.max_receive_message_length", -1)])
 
     @property
     def pid(self) -> int:

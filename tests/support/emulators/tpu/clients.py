@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grpc
 from google.cloud.tpu_v2 import TpuClient
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
@@ -10,4 +9,4 @@ from support.emulators.tpu.emulator import TpuEmulator
 
 
 def tpu_client(emulator: TpuEmulator) -> TpuClient:
-    return TpuClient(transport=TpuGrpcTransport(channel=grpc.insecure_channel(emulator.address)))
+    return TpuClient(transport=TpuGrpcTransport(channel=emulator.open_channel()))
