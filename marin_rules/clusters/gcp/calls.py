@@ -25,11 +25,20 @@ EMULATOR_VARIABLE = "BATCH_EMULATOR_HOST"
 """Where Batch is emulated, as `host:port`; named as Google names those of its other services."""
 
 
+class NotFoundError(RefusedError):
+    """What was asked for does not exist."""
+
+
+class ExistsError(RefusedError):
+    """What was to be created exists."""
+
+
 @dataclass(frozen=True)
 class Calls:
     """Makes calls."""
 
     retry_seconds: float = RETRY_SECONDS
+    call_seconds: float = CALL_SECONDS
 
     def __call__(
         self,
@@ -39,7 +48,7 @@ class Calls:
         before_another: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> Any:
-        """The answer to a request. Raises `LookupError` for what does not exist, and `FileExistsError` for what does.
+        """The answer to a request. Raises the errors of `clusters.protocol`, and the two above.
 
         `what` says what was to be done: "create job x". Before the call is made again, `before_another` is called: then
         what was asked for may have happened already.
@@ -62,15 +71,15 @@ class Calls:
             on_error=lambda error: before_another(),
         )
         try:
-            return call(request=request, retry=again, timeout=CALL_SECONDS, **options)
+            return call(request=request, retry=again, timeout=self.call_seconds, **options)
         except exceptions.RetryError as error:
             raise BusyError(f"could not {what}: {_reason(error.cause)}") from error
         except passing as error:
             raise BusyError(f"could not {what}: {_reason(error)}") from error
         except exceptions.AlreadyExists as error:
-            raise FileExistsError(_reason(error)) from error
+            raise ExistsError(f"could not {what}: {_reason(error)}") from error
         except exceptions.NotFound as error:
-            raise LookupError(_reason(error)) from error
+            raise NotFoundError(f"could not {what}: {_reason(error)}") from error
         except (exceptions.Unauthenticated, GoogleAuthError) as error:
             raise RefusedError(
                 f"could not {what}: Google does not know who asks ({_reason(error)}). Run `gcloud auth"

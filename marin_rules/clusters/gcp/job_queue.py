@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from marin_rules.clusters.gcp import names
-from marin_rules.clusters.gcp.calls import Calls, open_batch_client
+from marin_rules.clusters.gcp.calls import Calls, ExistsError, NotFoundError, open_batch_client
 from marin_rules.clusters.gcp.definition import job_definition
 from marin_rules.clusters.gcp.listing import FIELDS, NAME, has_ended, is_array, read_elements, read_job, short_id
 from marin_rules.clusters.gcp.shortages import advice_about
@@ -92,7 +92,8 @@ class BatchQueue:
             number += 1
 
     def _create(self, job: str, request: JobRequest) -> bool:
-        """Create a job, or find it created by ourselves; False if its id is taken by one that has ended."""
+        """Create a job, or find it created by ourselves; False if its id is taken: by one that has ended, or by
+        somebody else's."""
         from google.cloud import batch_v1
 
         region = request.resources.get("gcp_region") or self._site.region
@@ -108,7 +109,7 @@ class BatchQueue:
             answer = self._call(
                 f"create job {job}", self._client.create_job, creation, lambda: self._unanswered.add(job)
             )
-        except FileExistsError:
+        except ExistsError:
             answer = self._get(f"{parent}/jobs/{job}")
         may_be_ours = job in self._unanswered
         self._unanswered.discard(job)
@@ -181,7 +182,7 @@ class BatchQueue:
 
         try:
             answer = self._call(f"look at {name}", self._client.get_job, batch_v1.GetJobRequest(name=name))
-        except LookupError:
+        except NotFoundError:
             return None
         self._remember([answer])
         return answer
@@ -216,7 +217,7 @@ class BatchQueue:
         while True:
             try:
                 answer = self._call(f"list tasks of {job.name}", self._client.list_tasks, request)
-            except LookupError:  # Deleted meanwhile.
+            except NotFoundError:  # Deleted meanwhile.
                 return
             page = next(iter(answer.pages))
             yield from page.tasks
@@ -239,7 +240,7 @@ class BatchQueue:
             request = batch_v1.CancelJobRequest(name=answer.name, request_id=str(uuid.uuid4()))
             try:
                 self._call(f"cancel job {job}", self._client.cancel_job, request)
-            except LookupError:
+            except NotFoundError:
                 continue
             except RefusedError:
                 again = self._get(answer.name)

@@ -1,7 +1,9 @@
 """Which machine of Compute Engine has the cores, memory and GPUs that a step asks for: pure, a table and a choice.
 
-Sizes are those of Google's pages on machine families (November 2026). What a machine costs is not known here: of two
-that would do, the one with fewer cores and less memory is taken to be the cheaper.
+C4 and N4 are as Google's own pages have them, E2, N2, A2, A3 and G2 as Red Hat lists them (read November 2026; both
+are in the tests). Unconfirmed, for no page with them was found: the sizes of a3-ultragpu and a4-highgpu, and how many
+cores go with a T4 or V100. What a machine costs is not known here: of two that would do, the one with fewer cores and
+less memory is taken to be the cheaper.
 """
 
 from __future__ import annotations
@@ -133,6 +135,7 @@ _GPU_MACHINES: dict[str, Sequence[MachineType]] = {
         ("a3-highgpu-8g", 208, 1872, 8),
     ),
     "H100-MEGA-80G": _with("nvidia-h100-mega-80gb", ("a3-megagpu-8g", 208, 1872, 8)),
+    # Unconfirmed, down to the end.
     "H200-141G": _with("nvidia-h200-141gb", ("a3-ultragpu-8g", 224, 2952, 8), boot_disk=_HYPERDISK),
     "B200": _with("nvidia-b200", ("a4-highgpu-8g", 224, 3968, 8), boot_disk=_HYPERDISK),
     "T4": _attached("nvidia-tesla-t4", (1, 48), (2, 48), (4, 96)),

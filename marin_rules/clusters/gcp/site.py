@@ -100,11 +100,11 @@ class GcpSite:
         machine, supply = self._machine(request, step, request.memory_mb)
         memory = request.memory_mb
         if attempt > 1:
-            # A larger one if there is one, for each retry; else the largest that the first attempt could have had.
+            # If no machine is so much larger, all the memory of the one that the first attempt had.
             larger = self._try_machine(request, request.memory_mb * attempt)
             memory = request.memory_mb * attempt if larger else machine.memory_mb
             machine, supply = larger or (machine, supply)
-        zones = self._zones(supply, step)
+        zones = self._zones(supply, f"step {step!r}")
         spot = request.preemptible and supply.spot
         return {
             "mem_mb": memory,
@@ -124,7 +124,7 @@ class GcpSite:
     def defaults(self) -> Mapping[str, Any]:
         found = {
             "gcp_region": self.region,
-            "gcp_zones": " ".join(self._zones(self.plain, "")),
+            "gcp_zones": " ".join(self._zones(self.plain, "a hand-written rule")),
             "gcp_provisioning": self.plain.provisioning,
             "runtime": self.plain.runtime,
         }
@@ -146,7 +146,7 @@ class GcpSite:
         what = f"{largest.cpus} cores and {memory_text(largest.memory_mb)}"
         raise SettingsError(
             f"step {step!r} asks for {request}, but the largest such machine of Compute Engine, {largest.name}, has"
-            f" {f'{largest.gpus} GPUs, ' if largest.gpus else ''}{what}. Ask for less, or for more machines."
+            f" {f'{largest.gpus} GPUs, ' if largest.gpus else ''}{what}. Ask for less."
         )
 
     def _try_machine(self, request: MachineRequest, memory_mb: int) -> tuple[MachineType, Supply] | None:
@@ -169,12 +169,12 @@ class GcpSite:
             found |= dict.fromkeys(name for name in machine_types.gpu_names(variant) if name in self.gpus)
         return list(found)
 
-    def _zones(self, supply: Supply, step: str) -> tuple[str, ...]:
-        """Of the zones that the file names, those in the region of the job."""
+    def _zones(self, supply: Supply, what: str) -> tuple[str, ...]:
+        """Of the zones that the file names, those in the region of the job; `what` would run there."""
         here = tuple(zone for zone in supply.zones if zone.startswith(f"{self.region}-"))
         if supply.zones and not here:
             raise SettingsError(
-                f"step {step!r} would run in {self.region}, and the file of cluster {self.name} names only the zones"
+                f"{what} would run in {self.region}, and the file of cluster {self.name} names only the zones"
                 f" {', '.join(supply.zones)} for its machines: add zones of {self.region}, or take the region out"
             )
         return here

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules.clusters.gcp.calls import Calls, open_batch_client
+from marin_rules.clusters.gcp.calls import Calls, NotFoundError, open_batch_client
 from marin_rules.clusters.gcp.job_queue import BatchQueue
 from marin_rules.clusters.gcp.site import GcpSite
 from marin_rules.clusters.protocol import (
@@ -41,8 +41,8 @@ def open_queue(batch: BatchEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setenv("BATCH_EMULATOR_HOST", batch.address)
     opened: list[BatchQueue] = []
 
-    def open_one(site: GcpSite = SITE, owner: str = "ann", retry_seconds: float = 5.0) -> BatchQueue:
-        opened.append(BatchQueue(site, owner=owner, calls=Calls(retry_seconds)))
+    def open_one(owner: str = "ann", retry_seconds: float = 5.0, call_seconds: float = 10.0) -> BatchQueue:
+        opened.append(BatchQueue(SITE, owner=owner, calls=Calls(retry_seconds, call_seconds)))
         return opened[-1]
 
     yield open_one
@@ -415,6 +415,7 @@ def test_tasks_are_dealt_out_to_arrays_that_batch_takes(queue: BatchQueue) -> No
         ("PERMISSION_DENIED", RefusedError, "batch.jobsEditor"),
         ("UNAUTHENTICATED", RefusedError, "gcloud auth application-default login"),
         ("INVALID_ARGUMENT", RefusedError, "create job train-"),
+        ("NOT_FOUND", NotFoundError, "create job train-"),
         ("RESOURCE_EXHAUSTED", BusyError, "Quota exceeded"),
         ("UNAVAILABLE", BusyError, "currently unavailable"),
         ("DEADLINE_EXCEEDED", BusyError, "create job train-"),
@@ -438,6 +439,25 @@ def test_what_passes_is_tried_again(queue: BatchQueue, batch: BatchEmulator, cod
     batch.inject(code, times=2)
     assert list(queue.look([number])) == [number]
     assert len(batch.calls("CreateJob")) == 3
+
+
+@pytest.mark.parametrize("method", ["CreateJob", "GetJob", "ListJobs", "ListTasks", "CancelJob"])
+def test_a_call_that_hangs_is_given_up(
+    open_queue: Callable[..., BatchQueue], batch: BatchEmulator, method: str
+) -> None:
+    queue = open_queue(retry_seconds=2.0, call_seconds=0.5)
+    number = queue.submit(request("exec sleep 60", tag=ARRAY, elements=range(2)))
+    running(batch, 2)
+    batch.inject("hang", methods=[method])
+    ask: dict[str, Callable[[], object]] = {
+        "CreateJob": lambda: queue.submit(request("true")),
+        "GetJob": lambda: queue.cancel([number]),
+        "ListJobs": queue.jobs,
+        "ListTasks": lambda: queue.look([f"{number}_0"]),
+        "CancelJob": lambda: queue.cancel([number]),
+    }
+    with pytest.raises(BusyError):
+        ask[method]()
 
 
 def test_logs_are_where_people_find_them(queue: BatchQueue) -> None:

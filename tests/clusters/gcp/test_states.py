@@ -1,4 +1,4 @@
-"""What Batch's states and events mean. The texts of events are those of Google's pages on troubleshooting."""
+"""What Batch's states and events mean. Their texts are those of Google's page on troubleshooting, and of real logs."""
 
 from __future__ import annotations
 
