@@ -15,6 +15,7 @@ STARTERS = frozenset(
     {
         *("lab", "slurm", "slurm_cluster", "accounting_cluster"),
         *("gcs", "gcs_process", "s3", "s3_process", "make_place", "make_world", "remote"),
+        *("batch", "batch_process", "tpu", "tpu_process"),
         *("browser", "conda_installation", "installed_driver", "make_nursery"),
     }
 )

@@ -1,4 +1,4 @@
-"""Object stores and the metadata server on loopback: real clients talk to them, tests steer and question them.
+"""Object stores, Google Batch, Cloud TPU and the metadata server on loopback, for real clients; tests steer them.
 
 A test takes the fixtures of `emulators.fixtures`. Each store runs in a process of its own, so that a client which
 blocks the interpreter cannot block the server it waits for. These are emulators: no real project confirmed them.
@@ -14,4 +14,6 @@ What to know of the clients when injecting faults and counting calls:
   an object, which also takes faults. Give rules a `path` with the object's name, count calls that have an `object`.
 - gcsfs has no time limit on a call: what hangs, hangs until the faults are cleared.
 - s3fs asks HEAD before it reads.
+- Google's clients for Batch try get and list again after UNAVAILABLE, for a minute; create, delete and cancel never.
+  That for TPUs never tries again, and has no time limit. Reading the metadata of its operations is a TypeError.
 """

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from support.emulators import outside
+from support.emulators.batch.emulator import BatchEmulator
 from support.emulators.gcs.emulator import GcsEmulator
 from support.emulators.metadata_server import MetadataServer
 from support.emulators.s3.emulator import S3Emulator
+from support.emulators.tpu.emulator import TpuEmulator
 
 # gcsfs reads this once, when it is imported: by then it must be set, whichever test comes first.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -54,6 +56,36 @@ def s3(s3_process: S3Emulator) -> Iterator[S3Emulator]:
     s3_process.reset()
     yield s3_process
     s3_process.reset()
+
+
+@pytest.fixture(scope="session")
+def batch_process() -> Iterator[BatchEmulator]:
+    emulator = BatchEmulator()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture
+def batch(batch_process: BatchEmulator) -> Iterator[BatchEmulator]:
+    """Google Batch without jobs; what a test leaves running is ended."""
+    batch_process.reset()
+    yield batch_process
+    batch_process.reset()
+
+
+@pytest.fixture(scope="session")
+def tpu_process() -> Iterator[TpuEmulator]:
+    emulator = TpuEmulator()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture
+def tpu(tpu_process: TpuEmulator) -> Iterator[TpuEmulator]:
+    """Cloud TPU without slices; what a test leaves running is ended."""
+    tpu_process.reset()
+    yield tpu_process
+    tpu_process.reset()
 
 
 @pytest.fixture

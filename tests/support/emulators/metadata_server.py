@@ -1,23 +1,27 @@
 """The metadata server of a Google virtual machine, on loopback, in a thread of the test's own process.
 
-It knows the zone only. As the real one it answers no request without the header `Metadata-Flavor: Google`.
+It knows the zone and the machine's attributes. As the real one it answers no request without the header
+`Metadata-Flavor: Google`.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 _FLAVOR = "Metadata-Flavor"
 _PROJECT_NUMBER = 1
+_ATTRIBUTES = "/computeMetadata/v1/instance/attributes/"
 
 
 class MetadataServer:
     """Set `zone` (None: 404) and `hanging`; `calls` counts requests, answered or not."""
 
-    def __init__(self, zone: str | None = "us-central1-a") -> None:
+    def __init__(self, zone: str | None = "us-central1-a", attributes: Mapping[str, str] | None = None) -> None:
         self.zone = zone
+        self.attributes = dict(attributes or {})
         self.calls = 0
         self.hanging = False
         self._released = threading.Event()
@@ -56,6 +60,8 @@ class MetadataServer:
             return 403, "Missing required header: Metadata-Flavor"
         if path == "/computeMetadata/v1/instance/zone" and self.zone is not None:
             return 200, f"projects/{_PROJECT_NUMBER}/zones/{self.zone}"
+        if path.startswith(_ATTRIBUTES) and path.removeprefix(_ATTRIBUTES) in self.attributes:
+            return 200, self.attributes[path.removeprefix(_ATTRIBUTES)]
         return (200, "") if path == "/" else (404, "Not Found")
 
 

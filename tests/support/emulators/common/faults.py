@@ -37,7 +37,8 @@ class FaultRule:
     """One kind of fault, and the calls it befalls."""
 
     kind: str
-    """One of `KINDS`, or a status code from 400 to 599: answered instead of processing the request."""
+    """One of `KINDS`, or a status code: answered instead of processing the request. Of HTTP from 400 to 599, of gRPC by
+    its name, such as UNAVAILABLE."""
 
     methods: tuple[str, ...] = ()
     """Empty: all."""
@@ -57,7 +58,7 @@ class FaultRule:
     _chance: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS and not re.fullmatch(r"[45]\d\d", self.kind):
+        if self.kind not in KINDS and not re.fullmatch(r"[45]\d\d|[A-Z]+(_[A-Z]+)*", self.kind):
             raise ValueError(f"unknown kind of fault {self.kind!r}: use one of {', '.join(KINDS)} or a status code")
         self._chance = random.Random(self.seed)
 
@@ -70,7 +71,7 @@ class FaultRule:
         """Whether this call is hit. Counts, and draws from the rule's chance only for calls that match."""
         if self.times is not None and self.hits >= self.times:
             return False
-        if self.methods and call.method not in self.methods:
+        if self.methods and call.method.upper() not in self.methods:
             return False
         if self.kind == CUT_BODY and not call.download:
             return False

@@ -13,6 +13,7 @@ import os
 import select
 import sys
 import threading
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -31,7 +32,7 @@ class Front:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._control = Control(backend)
-        self._era = _Era()
+        self._era = Era()
 
     async def handle(self, received: web.Request) -> web.StreamResponse:
         # The body first, and whole: after this, nothing waits between a check and a change.
@@ -58,7 +59,7 @@ class Front:
         return answer
 
     async def _strike(
-        self, rule: FaultRule, call: Call, request: Request, received: web.Request, era: _Era
+        self, rule: FaultRule, call: Call, request: Request, received: web.Request, era: Era
     ) -> web.StreamResponse:
         call.fault = rule.kind
         if rule.kind == faults.LOST and not era.over:
@@ -76,13 +77,13 @@ class Front:
         match (request.method, request.segments[1]):
             case ("POST", "reset"):
                 self._era.end()
-                self._era = _Era()
+                self._era = Era()
             case ("DELETE", "faults"):
                 self._era.release()
         return _response(answer, received)
 
 
-class _Era:
+class Era:
     """The time between two resets.
 
     A call that is held back acts on the store even if its client gave up meanwhile, as a slow network lets it: but
@@ -144,16 +145,17 @@ async def _serve(backend: Backend) -> None:
     await asyncio.Event().wait()
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int, clean_up: Callable[[], None] = lambda: None) -> None:
     # A thread, so that a busy event loop cannot delay it; `_exit`, so that no hanging call can. The parent's id is
     # watched too: a child that the parent forked may hold the other end of the pipe open.
     while os.getppid() == parent:
         readable, _, _ = select.select([sys.stdin.fileno()], [], [], 1.0)
         if readable and not os.read(sys.stdin.fileno(), 65536):
             break
+    clean_up()
     os._exit(0)
 
 
 def run(backend: Backend) -> None:
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     asyncio.run(_serve(backend))

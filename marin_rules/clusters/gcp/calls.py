@@ -1,0 +1,126 @@
+"""Calls of Google's services: each with a deadline, tried again for a while, and with an error that says what to do.
+
+Google's own clients wait for ever or give up at once, each method in its own way; here all behave alike. A call that is
+made again must be safe to make again: those that create something carry an id that makes it so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.clusters.protocol import BusyError, ClusterError, RefusedError
+
+CALL_SECONDS = 20.0
+"""How long one call may take."""
+
+RETRY_SECONDS = 30.0
+"""For how long a call is tried again; whoever calls tries again after that, and says so."""
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 8.0
+
+EMULATOR_VARIABLE = "BATCH_EMULATOR_HOST"
+"""Where Batch is emulated, as `host:port`; named as Google names those of its other services."""
+
+
+class NotFoundError(RefusedError):
+    """What was asked for does not exist."""
+
+
+class ExistsError(RefusedError):
+    """What was to be created exists."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Makes calls."""
+
+    retry_seconds: float = RETRY_SECONDS
+    call_seconds: float = CALL_SECONDS
+
+    def __call__(
+        self,
+        what: str,
+        call: Callable[..., Any],
+        request: Any,
+        before_another: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> Any:
+        """The answer to a request. Raises the errors of `clusters.protocol`, and the two above.
+
+        `what` says what was to be done: "create job x". Before the call is made again, `before_another` is called: then
+        what was asked for may have happened already.
+        """
+        from google.api_core import exceptions, retry
+        from google.auth.exceptions import GoogleAuthError
+
+        passing = (
+            exceptions.ServiceUnavailable,
+            exceptions.TooManyRequests,
+            exceptions.GatewayTimeout,
+            exceptions.InternalServerError,
+            exceptions.Aborted,
+        )
+        again = retry.Retry(
+            predicate=retry.if_exception_type(*passing),
+            initial=_FIRST_PAUSE_SECONDS,
+            maximum=_LONGEST_PAUSE_SECONDS,
+            timeout=self.retry_seconds,
+            on_error=lambda error: before_another(),
+        )
+        try:
+            return call(request=request, retry=again, timeout=self.call_seconds, **options)
+        except exceptions.RetryError as error:
+            raise BusyError(f"could not {what}: {_reason(error.cause)}") from error
+        except passing as error:
+            raise BusyError(f"could not {what}: {_reason(error)}") from error
+        except exceptions.AlreadyExists as error:
+            raise ExistsError(f"could not {what}: {_reason(error)}") from error
+        except exceptions.NotFound as error:
+            raise NotFoundError(f"could not {what}: {_reason(error)}") from error
+        except (exceptions.Unauthenticated, GoogleAuthError) as error:
+            raise RefusedError(
+                f"could not {what}: Google does not know who asks ({_reason(error)}). Run `gcloud auth"
+                " application-default login`, or start the run where a service account is"
+            ) from error
+        except exceptions.PermissionDenied as error:
+            raise RefusedError(
+                f"could not {what}: {_reason(error)} Whoever runs this needs the roles batch.jobsEditor, and"
+                " iam.serviceAccountUser for the account that jobs act as"
+            ) from error
+        except exceptions.ClientError as error:
+            raise RefusedError(f"could not {what}: {_reason(error)}") from error
+        except exceptions.GoogleAPICallError as error:
+            raise ClusterError(f"could not {what}: {_reason(error)}") from error
+
+
+def _reason(error: BaseException | None) -> str:
+    return str(getattr(error, "message", None) or error or "no answer").strip()
+
+
+def open_batch_client() -> Any:
+    """Google's client of Batch, over gRPC. Imported here, for it takes half a second."""
+    try:
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.cloud import batch_v1
+    except ImportError as error:
+        raise RefusedError(
+            "jobs on Google Cloud need Google's client libraries: pip install 'marin-rules[gcp]'"
+        ) from error
+    address = os.environ.get(EMULATOR_VARIABLE)
+    if address:
+        import grpc
+        from google.cloud.batch_v1.services.batch_service.transports import BatchServiceGrpcTransport
+
+        options = [("grpc.max_receive_message_length", -1)]  # As in Google's own channels.
+        channel = grpc.insecure_channel(address, options=options)
+        return batch_v1.BatchServiceClient(transport=BatchServiceGrpcTransport(channel=channel))
+    try:
+        return batch_v1.BatchServiceClient()
+    except DefaultCredentialsError as error:
+        raise RefusedError(
+            "there are no credentials for Google Cloud here: run `gcloud auth application-default login`, or start the"
+            " run where a service account is"
+        ) from error

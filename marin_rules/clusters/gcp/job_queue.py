@@ -1,0 +1,288 @@
+"""The queue of Google Batch.
+
+The id of a job is made of what it is for and a number. So the job of a request whose answer was lost is found instead
+of made twice: Batch says that it exists. A job carries its tag in its labels.
+
+What is asked costs as little as possible: one list for all jobs of a run, by label, without their scripts; the tasks of
+a job only if it is an array or has failed, and of an ended job once.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from marin_rules.clusters.gcp import names
+from marin_rules.clusters.gcp.calls import Calls, ExistsError, NotFoundError, open_batch_client
+from marin_rules.clusters.gcp.definition import job_definition
+from marin_rules.clusters.gcp.listing import FIELDS, NAME, has_ended, is_array, read_elements, read_job, short_id
+from marin_rules.clusters.gcp.shortages import advice_about
+from marin_rules.clusters.gcp.site import GcpSite
+from marin_rules.clusters.protocol import BusyError, ClusterJob, JobRequest, RefusedError
+
+_MOST_ELEMENTS = 100_000
+"""Tasks of a job that Batch takes."""
+
+_MOST_AT_ONCE = 10_000
+"""Elements of one array: if they have gaps, each takes its place in the definition, which may have a megabyte."""
+
+_OLDEST = timedelta(days=17)
+"""No job that was created before that lives: Batch lets it wait for 2 days and run for 14."""
+
+_PAGE = 1000
+
+
+class BatchQueue:
+    """The queue of a project. See `protocol.JobQueue`."""
+
+    cluster = NAME
+    title = "Google Batch"
+
+    def __init__(
+        self, site: GcpSite, *, client: Any = None, owner: str | None = None, calls: Calls | None = None
+    ) -> None:
+        self._site = site
+        self._client = client or open_batch_client()
+        self._owner = owner or getpass.getuser()
+        self._call = calls or Calls()
+        self._lock = threading.Lock()
+        self._numbers: dict[str, int] = {}
+        """By what a job is for: the number of its last one."""
+
+        self._unanswered: set[str] = set()
+        """Ids of jobs that may have been created: what is found under them is taken for ours."""
+
+        self._seen: dict[str, Any] = {}
+        """The last answer about each job, by its id: where it is, and of which run."""
+
+        self._ended: dict[str, dict[str, ClusterJob]] = {}
+        """What was read of jobs that have ended, which does not change any more."""
+
+    # --- submitting
+
+    @property
+    def most_elements(self) -> int:
+        return _MOST_ELEMENTS
+
+    def deal(self, tasks: Sequence[int]) -> list[list[int]]:
+        arrays: list[list[int]] = []
+        for task in tasks:
+            if arrays and len(arrays[-1]) < _MOST_AT_ONCE and task - arrays[-1][0] < _MOST_ELEMENTS:
+                arrays[-1].append(task)
+            else:
+                arrays.append([task])
+        return arrays
+
+    def submit(self, request: JobRequest) -> str:
+        identity = uuid.uuid4().hex if request.tag is None else str(request.tag)
+        number = self._numbers.get(identity, 0)
+        job = names.job_id(request.name, identity, number)
+        if job not in self._unanswered:
+            number += 1
+        while True:
+            job = names.job_id(request.name, identity, number)
+            self._numbers[identity] = number
+            if self._create(job, request):
+                return job
+            number += 1
+
+    def _create(self, job: str, request: JobRequest) -> bool:
+        """Create a job, or find it created by ourselves; False if its id is taken: by one that has ended, or by
+        somebody else's."""
+        from google.cloud import batch_v1
+
+        region = request.resources.get("gcp_region") or self._site.region
+        parent = f"projects/{self._site.project}/locations/{region}"
+        definition = job_definition(request, self._site, job, self._owner)
+        creation = batch_v1.CreateJobRequest(
+            parent=parent,
+            job_id=job,
+            job=batch_v1.Job.from_json(json.dumps(definition)),
+            request_id=names.request_id(job),
+        )
+        try:
+            answer = self._call(
+                f"create job {job}", self._client.create_job, creation, lambda: self._unanswered.add(job)
+            )
+        except ExistsError:
+            answer = self._get(f"{parent}/jobs/{job}")
+        may_be_ours = job in self._unanswered
+        self._unanswered.discard(job)
+        if answer is None or names.tag_of(answer.labels) != request.tag or (has_ended(answer) and not may_be_ours):
+            return False
+        self._remember([answer])
+        return True
+
+    # --- looking
+
+    def jobs(self) -> dict[str, ClusterJob]:
+        """Those that live: of the others nobody needs to know how they ended, and to ask would take a call for each."""
+        labels = {names.OURS: "true", names.OWNER: names.label_value(self._owner)}
+        return self._read(job for job in self._list(labels) if not has_ended(job))
+
+    def look(self, ids: Sequence[str]) -> dict[str, ClusterJob]:
+        wanted = dict.fromkeys(_job_of(number) for number in ids)
+        live = {job for job in wanted if job not in self._ended}
+        runs = {self._seen[job].labels.get(names.RUN) for job in live if job in self._seen}
+        found = {short_id(job): job for run in runs if run for job in self._list({names.RUN: run}, live)}
+        for job in live - found.keys():
+            answer = self._find(job)
+            if answer is not None:
+                found[job] = answer
+        known = {number: job for ended in wanted if ended in self._ended for number, job in self._ended[ended].items()}
+        return {**known, **self._read(found[job] for job in wanted if job in found)}
+
+    def _find(self, job: str) -> Any | None:
+        """A job that no list has shown: by its name, or in all regions if that is not known."""
+        if job in self._seen:
+            return self._get(self._seen[job].name)
+        return next((found for found in self._list({names.JOB: job}) if short_id(found) == job), None)
+
+    def _list(self, labels: Mapping[str, str], wanted: Iterable[str] | None = None) -> list[Any]:
+        """Jobs with these labels, in all regions, that may still live, and some of the others; or until all that are
+        wanted are among them. The newest come first."""
+        from google.cloud import batch_v1
+
+        request = batch_v1.ListJobsRequest(
+            parent=f"projects/{self._site.project}/locations/-",
+            filter=" AND ".join(f'labels."{key}" = "{value}"' for key, value in labels.items()),
+            order_by="create_time desc",
+            page_size=_PAGE,
+        )
+        oldest = datetime.now(UTC) - _OLDEST
+        found: list[Any] = []
+        left = None if wanted is None else set(wanted)
+        while left is None or left:
+            # Page by page, each with its own deadline and tries.
+            answer = self._call("list jobs", self._client.list_jobs, request, metadata=[("x-goog-fieldmask", FIELDS)])
+            page = next(iter(answer.pages))
+            self._check_reached(page.unreachable)
+            found += page.jobs
+            if left is not None:
+                left -= {short_id(job) for job in page.jobs}
+            if not page.next_page_token or (page.jobs and page.jobs[-1].create_time < oldest):
+                break
+            request.page_token = page.next_page_token
+        self._remember(found)
+        return found
+
+    def _check_reached(self, unreachable: Iterable[str]) -> None:
+        """A region that does not answer may have jobs of ours, of which nothing is known then."""
+        silent = [place for place in unreachable if place.rpartition("/")[2] in self._site.regions]
+        if silent:
+            raise BusyError(f"Batch does not answer for {', '.join(silent)}")
+
+    def _get(self, name: str) -> Any | None:
+        from google.cloud import batch_v1
+
+        try:
+            answer = self._call(f"look at {name}", self._client.get_job, batch_v1.GetJobRequest(name=name))
+        except NotFoundError:
+            return None
+        self._remember([answer])
+        return answer
+
+    def _remember(self, jobs: Iterable[Any]) -> None:
+        with self._lock:
+            self._seen.update({short_id(job): job for job in jobs})
+
+    def _read(self, jobs: Iterable[Any]) -> dict[str, ClusterJob]:
+        found: dict[str, ClusterJob] = {}
+        for job in jobs:
+            number = short_id(job)
+            if number not in self._ended:
+                read = self._read_one(job)
+                if has_ended(job):
+                    self._ended[number] = read
+            else:
+                read = self._ended[number]
+            found |= read
+        return found
+
+    def _read_one(self, job: Any) -> dict[str, ClusterJob]:
+        if is_array(job):
+            return {element.id: element for element in read_elements(job, list(self._tasks(job)))}
+        failed = job.status.state.name == "FAILED"
+        return {short_id(job): read_job(job, self._tasks(job) if failed else ())}
+
+    def _tasks(self, job: Any) -> Iterator[Any]:
+        from google.cloud import batch_v1
+
+        request = batch_v1.ListTasksRequest(parent=f"{job.name}/taskGroups/group0", page_size=_PAGE)
+        while True:
+            try:
+                answer = self._call(f"list tasks of {job.name}", self._client.list_tasks, request)
+            except NotFoundError:  # Deleted meanwhile.
+                return
+            page = next(iter(answer.pages))
+            yield from page.tasks
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    # --- ending
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        from google.cloud import batch_v1
+
+        asked = set(ids)
+        for job in dict.fromkeys(_job_of(number) for number in ids):
+            answer = self._find(job)
+            if answer is None or has_ended(answer):
+                continue
+            if job not in asked:
+                self._check_all_asked_for(answer, asked)
+            request = batch_v1.CancelJobRequest(name=answer.name, request_id=str(uuid.uuid4()))
+            try:
+                self._call(f"cancel job {job}", self._client.cancel_job, request)
+            except NotFoundError:
+                continue
+            except RefusedError:
+                again = self._get(answer.name)
+                if again is not None and not has_ended(again):  # It has ended meanwhile, or it was refused indeed.
+                    raise
+
+    def _check_all_asked_for(self, job: Any, asked: set[str]) -> None:
+        left = [element.id for element in self._read_one(job).values() if element.is_live and element.id not in asked]
+        if left:
+            raise RefusedError(
+                f"Batch cannot end single tasks of a job: {', '.join(left[:5])} would end too. End them all with"
+                f" `{self.cancel_command([short_id(job)])}`"
+            )
+
+    def cancel_command(self, ids: Sequence[str]) -> str:
+        jobs = dict.fromkeys(_job_of(number) for number in ids)
+        return " && ".join(
+            f"gcloud batch jobs cancel {job} --location={self._region_of(job)} --project={self._site.project}"
+            for job in jobs
+        )
+
+    # --- for people
+
+    def log_of(self, log: str, job: str) -> str:
+        """Cloud Logging has it, whatever file was asked for."""
+        number = _job_of(job)
+        return (
+            f"https://console.cloud.google.com/batch/jobsDetail/regions/{self._region_of(number)}/jobs/{number}/logs"
+            f"?project={self._site.project}"
+        )
+
+    def advice(self, job: ClusterJob) -> str | None:
+        return advice_about(job.reason)
+
+    def close(self) -> None:
+        self._client.transport.close()
+
+    def _region_of(self, job: str) -> str:
+        seen = self._seen.get(job)
+        return self._site.region if seen is None else str(seen.name).split("/")[3]
+
+
+def _job_of(number: str) -> str:
+    """The job, of an element the array: ids of Batch have no underscore."""
+    return number.partition("_")[0]

@@ -1,0 +1,259 @@
+"""A project of Google Cloud in the words of its users: which machines its steps get, and where.
+
+Converted from the `gcp:` block of `config/clusters/<name>.yaml`, whose keys `config/cluster.schema.yaml` checks. A
+request that Batch or the project cannot serve is refused with what there is instead, before anything is submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from marin_rules.clusters.gcp import machine_types
+from marin_rules.clusters.gcp.machine_types import CPU_SERIES, MachineType
+from marin_rules.clusters.gcp.resources import describe
+from marin_rules.errors import SettingsError
+from marin_rules.machines import ANY_GPU, MachineRequest
+from marin_rules.settings.cluster_file import find_cluster_file, read_block
+from marin_rules.units import memory_text, parse_minutes
+
+LONGEST_MINUTES = 14 * 24 * 60
+"""Batch fails a job that runs for longer."""
+
+
+@dataclass(frozen=True)
+class Supply:
+    """How machines of one kind are had."""
+
+    zones: tuple[str, ...] = ()
+    """Where; without any, all zones of the region."""
+
+    spot: bool = True
+    """Whether steps that may be taken away get Spot machines."""
+
+    provisioning: str = "STANDARD"
+    """How the others are had, in Batch's words."""
+
+    reservation: str | None = None
+    runtime: int | None = None
+    """Time limit of a job in minutes, at its first attempt."""
+
+    max_runtime: int = LONGEST_MINUTES
+    tasks_at_once: int | None = None
+    """How many tasks of an array step run at the same time; None leaves that to Batch."""
+
+
+@dataclass(frozen=True)
+class GcpSite:
+    """A project. See `protocol.Site`."""
+
+    name: str
+    project: str
+    regions: tuple[str, ...]
+    """Where jobs may run; the first is where they do."""
+
+    plain: Supply = field(default_factory=Supply)
+    """For steps without an accelerator."""
+
+    gpus: Mapping[str, Supply] = field(default_factory=dict)
+    """For steps with GPUs, by the name of the GPU in `machine_types.GPU_NAMES`, in the order of the file."""
+
+    series: tuple[str, ...] = CPU_SERIES
+    network: str | None = None
+    subnetwork: str | None = None
+    external_address: bool = True
+    service_account: str | None = None
+    image: str | None = None
+    """The container that jobs run in; None runs them on the machine itself."""
+
+    boot_image: str | None = None
+    secrets: Mapping[str, str | None] = field(default_factory=dict)
+    """Where the value of a variable is, as Secret Manager names it; None for one that jobs do not get."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    environments: str | None = None
+    trust: tuple[str, ...] = ()
+
+    @property
+    def region(self) -> str:
+        return self.regions[0]
+
+    def in_region(self, region: str) -> GcpSite:
+        """The same project with its jobs in that region: where their data is. `SettingsError` if it has none there."""
+        if region not in self.regions:
+            raise SettingsError(
+                f"the data are in {region}, but cluster {self.name} runs jobs in {', '.join(self.regions)}: add the"
+                " region to gcp.regions of its file, or choose a prefix in one of them"
+            )
+        return replace(self, regions=(region, *(other for other in self.regions if other != region)))
+
+    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+        if request.tpu is not None:
+            raise SettingsError(f"step {step!r} asks for a TPU {request.tpu}; {self._offer()}")
+        if request.replicas > 1:
+            raise SettingsError(
+                f"step {step!r} asks for {request.replicas} machines that run it together, which cluster {self.name}"
+                " does not do: ask for one larger machine"
+            )
+        machine, supply = self._machine(request, step, request.memory_mb)
+        memory = request.memory_mb
+        if attempt > 1:
+            # If no machine is so much larger, all the memory of the one that the first attempt had.
+            larger = self._try_machine(request, request.memory_mb * attempt)
+            memory = request.memory_mb * attempt if larger else machine.memory_mb
+            machine, supply = larger or (machine, supply)
+        zones = self._zones(supply, f"step {step!r}")
+        spot = request.preemptible and supply.spot
+        return {
+            "mem_mb": memory,
+            "disk_mb": request.disk_mb,
+            "runtime": None if supply.runtime is None else min(supply.runtime * attempt, supply.max_runtime),
+            "nodes": 1,
+            "cpus_per_task": request.cpu,
+            "tasks_at_once": supply.tasks_at_once,
+            "gcp_region": self.region,
+            "gcp_zones": " ".join(zones) or None,
+            "gcp_machine_type": machine.name,
+            "gcp_gpu": f"{machine.gpu}:{machine.gpus}" if machine.gpu else None,
+            "gcp_provisioning": "SPOT" if spot else supply.provisioning,
+            "gcp_reservation": None if spot else supply.reservation,
+        }
+
+    def defaults(self) -> Mapping[str, Any]:
+        found = {
+            "gcp_region": self.region,
+            "gcp_zones": " ".join(self._zones(self.plain, "a hand-written rule")),
+            "gcp_provisioning": self.plain.provisioning,
+            "runtime": self.plain.runtime,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def describe(self, resources: Mapping[str, Any]) -> str:
+        return describe(resources)
+
+    def _machine(self, request: MachineRequest, step: str, memory_mb: int) -> tuple[MachineType, Supply]:
+        found = self._try_machine(request, memory_mb)
+        if found is not None:
+            return found
+        offered = self._offered(request) if request.gpus else []
+        if request.gpus and not offered:
+            wanted = " or ".join(request.gpu_variants)
+            asked = "GPUs" if wanted == ANY_GPU else f"GPUs of type {wanted}"
+            raise SettingsError(f"step {step!r} asks for {asked}; {self._offer()}")
+        largest = machine_types.largest(offered[0] if offered else None, self.series)
+        what = f"{largest.cpus} cores and {memory_text(largest.memory_mb)}"
+        raise SettingsError(
+            f"step {step!r} asks for {request}, but the largest such machine of Compute Engine, {largest.name}, has"
+            f" {f'{largest.gpus} GPUs, ' if largest.gpus else ''}{what}. Ask for less."
+        )
+
+    def _try_machine(self, request: MachineRequest, memory_mb: int) -> tuple[MachineType, Supply] | None:
+        if not request.gpus:
+            plain = machine_types.plain_machine(request.cpu, memory_mb, self.series)
+            return None if plain is None else (plain, self.plain)
+        for name in self._offered(request):
+            machine = machine_types.gpu_machine(name, request.gpus, request.cpu, memory_mb)
+            if machine is not None:
+                return machine, self.gpus[name]
+        return None
+
+    def _offered(self, request: MachineRequest) -> list[str]:
+        """The GPUs of the file that would do, the preferred one first. A name without a size is served by any size."""
+        found: dict[str, None] = {}
+        for variant in request.gpu_variants:
+            if variant == ANY_GPU:
+                found |= dict.fromkeys(self.gpus)
+                continue
+            found |= dict.fromkeys(name for name in machine_types.gpu_names(variant) if name in self.gpus)
+        return list(found)
+
+    def _zones(self, supply: Supply, what: str) -> tuple[str, ...]:
+        """Of the zones that the file names, those in the region of the job; `what` would run there."""
+        here = tuple(zone for zone in supply.zones if zone.startswith(f"{self.region}-"))
+        if supply.zones and not here:
+            raise SettingsError(
+                f"{what} would run in {self.region}, and the file of cluster {self.name} names only the zones"
+                f" {', '.join(supply.zones)} for its machines: add zones of {self.region}, or take the region out"
+            )
+        return here
+
+    def _offer(self) -> str:
+        gpus = ", ".join(self.gpus)
+        return (
+            f"cluster {self.name} has {f'GPUs {gpus}' if gpus else 'no GPUs'}. Change the step's resources, or gcp.gpus"
+            " of the cluster's file in config/clusters."
+        )
+
+
+def read_site(name: str) -> GcpSite | None:
+    """The project of this cluster; None if its file says nothing of Google Cloud."""
+    path = find_cluster_file(name)
+    block = {key: value for key, value in read_block(path, "gcp").items() if value is not None}
+    if not block:
+        return None
+    for key in ("project", "regions"):
+        if key not in block:
+            raise SettingsError(f"cluster file {path}: gcp lacks the key {key!r}, which every project needs")
+    regions = tuple(block["regions"])
+    plain = _supply(block, Supply(), path, regions)
+    series = block.get("machine_series")
+    if series is not None and series not in machine_types.SERIES:
+        raise SettingsError(
+            f"cluster file {path}: gcp.machine_series: {series!r} is not known; write one of"
+            f" {', '.join(machine_types.SERIES)}"
+        )
+    plain_keys = ("project", "network", "subnetwork", "external_address", "service_account", "image", "boot_image")
+    return GcpSite(
+        name=name,
+        regions=regions,
+        plain=plain,
+        # Zones and reservations are those of other machines; the rest holds for all jobs.
+        gpus=_gpus(block.get("gpus") or {}, replace(plain, zones=(), reservation=None), path, regions),
+        series=CPU_SERIES if series is None else (series,),
+        secrets=dict(block.get("secrets") or {}),
+        labels=dict(block.get("labels") or {}),
+        **{key: block[key] for key in plain_keys if key in block},
+    )
+
+
+def _gpus(
+    given: Mapping[str, Mapping[str, Any] | None], base: Supply, path: Path, regions: tuple[str, ...]
+) -> dict[str, Supply]:
+    found: dict[str, Supply] = {}
+    for variant, entry in given.items():
+        names = machine_types.gpu_names(variant)
+        if not names:
+            raise SettingsError(
+                f"cluster file {path}: gcp.gpus: {variant!r} is no GPU of Compute Engine that is known here; write one"
+                f" of {', '.join(machine_types.GPU_NAMES)}"
+            )
+        found |= {name: _supply(entry or {}, base, path, regions) for name in names}
+    return found
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "zones": tuple,
+    "spot": bool,
+    "provisioning": str,
+    "reservation": str,
+    "runtime": parse_minutes,
+    "max_runtime": parse_minutes,
+    "tasks_at_once": int,
+}
+"""How the value of each key of a supply is converted."""
+
+
+def _supply(given: Mapping[str, Any], base: Supply, path: Path, regions: tuple[str, ...]) -> Supply:
+    """What is given, and for the rest what holds for all."""
+    supply = replace(base, **{key: read(given[key]) for key, read in _READ.items() if given.get(key) is not None})
+    outside = [zone for zone in supply.zones if zone.rpartition("-")[0] not in regions]
+    if outside:
+        raise SettingsError(
+            f"cluster file {path}: the zones {', '.join(outside)} are in none of gcp.regions, {', '.join(regions)}"
+        )
+    longest = max(supply.runtime or 0, supply.max_runtime)
+    if longest > LONGEST_MINUTES:
+        raise SettingsError(f"cluster file {path}: Batch ends every job after 14 days; write less as its runtime")
+    return supply

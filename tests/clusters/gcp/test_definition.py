@@ -1,0 +1,255 @@
+"""Definitions of Batch jobs, judged by Google's own discovery document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from marin_rules.clusters.gcp.allocation import allocation_from
+from marin_rules.clusters.gcp.definition import job_definition
+from marin_rules.clusters.gcp.names import tag_of
+from marin_rules.clusters.gcp.site import GcpSite
+from marin_rules.clusters.protocol import ArrayTasks, JobRequest, JobTag, RefusedError
+from support.emulators.rpc.judge import objections
+
+TAG = JobTag.of("run-1", "train-0123ab", "gs://bucket/train-0123ab")
+RESOURCES = {
+    "mem_mb": 16384,
+    "disk_mb": 10240,
+    "runtime": 90,
+    "cpus_per_task": 4,
+    "gcp_region": "us-central1",
+    "gcp_machine_type": "e2-standard-4",
+    "gcp_provisioning": "SPOT",
+}
+REQUEST = JobRequest(
+    name="train",
+    script='exec python -c "print(1)"',
+    variables={"MARIN_PREFIX": "gs://bucket"},
+    folder="/tmp/it's here",
+    log="/tmp/{job}.log",
+    resources=RESOURCES,
+    tag=TAG,
+)
+SITE = GcpSite("lab", "emulated", ("us-central1",))
+
+
+def define(request: JobRequest = REQUEST, site: GcpSite = SITE) -> dict[str, Any]:
+    """A definition to which Google's own document does not object."""
+    found = job_definition(request, site, "train-1", "ann")
+    assert objections("batch.v1", "Job", found) == []
+    return found
+
+
+def policy(definition: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = definition["allocationPolicy"]["instances"][0]["policy"]
+    return found
+
+
+def group(definition: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = definition["taskGroups"][0]
+    return found
+
+
+def environment(definition: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = group(definition)["taskSpec"]["environment"]
+    return found
+
+
+def test_a_plain_job() -> None:
+    found = define()
+    assert policy(found) == {
+        "machineType": "e2-standard-4",
+        "provisioningModel": "SPOT",
+        "bootDisk": {"sizeGb": "40", "type": "pd-balanced"},
+    }
+    assert found["allocationPolicy"]["location"] == {"allowedLocations": ["regions/us-central1"]}
+    spec = group(found)["taskSpec"]
+    assert (spec["maxRunDuration"], spec["maxRetryCount"]) == ("5400s", 0)
+    assert spec["computeResource"] == {"cpuMilli": "4000", "memoryMib": "16384"}
+    assert (group(found)["taskCount"], group(found)["taskCountPerNode"]) == ("1", "1")
+    assert found["logsPolicy"] == {"destination": "CLOUD_LOGGING"}
+    assert tag_of(found["labels"]) == TAG
+    assert {key: found["labels"][f"marin-{key}"] for key in ("owner", "run", "job")} == {
+        "owner": "ann",
+        "run": "run-1",
+        "job": "train-1",
+    }
+    assert found["allocationPolicy"]["labels"] == found["labels"]
+
+
+def test_it_runs_in_a_container_if_the_file_names_one() -> None:
+    [runnable] = group(define(site=replace(SITE, image="lab/image:1")))["taskSpec"]["runnables"]
+    container = runnable["container"]
+    assert (container["imageUri"], container["entrypoint"], container["commands"][0]) == (
+        "lab/image:1",
+        "/bin/bash",
+        "-c",
+    )
+    assert container["commands"][1].endswith(REQUEST.script)
+
+
+def test_networks_accounts_images_and_labels_are_those_of_the_file() -> None:
+    found = define(
+        site=replace(
+            SITE,
+            network="global/networks/lab",
+            external_address=False,
+            service_account="jobs@emulated.iam.gserviceaccount.com",
+            boot_image="projects/lab/global/images/one",
+            labels={"team": "speech"},
+        )
+    )
+    allocation = found["allocationPolicy"]
+    assert allocation["network"] == {
+        "networkInterfaces": [{"network": "global/networks/lab", "noExternalIpAddress": True}]
+    }
+    assert allocation["serviceAccount"] == {"email": "jobs@emulated.iam.gserviceaccount.com"}
+    assert policy(found)["bootDisk"]["image"] == "projects/lab/global/images/one"
+    assert found["labels"]["team"] == "speech"
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        (
+            {"gcp_machine_type": "n4-standard-4", "gcp_gpu": None},
+            {"bootDisk": {"sizeGb": "40", "type": "hyperdisk-balanced"}},
+        ),
+        ({"gcp_gpu": "nvidia-tesla-t4:2"}, {"accelerators": [{"type": "nvidia-tesla-t4", "count": "2"}]}),
+        (
+            {"gcp_provisioning": "RESERVATION_BOUND", "gcp_reservation": "lab"},
+            {"provisioningModel": "RESERVATION_BOUND", "reservation": "lab"},
+        ),
+        ({"gcp_provisioning": None}, {"provisioningModel": "STANDARD"}),
+    ],
+)
+def test_resources_of_a_profile_win(resources: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = define(replace(REQUEST, resources={**RESOURCES, **resources}))
+    assert expected.items() <= policy(found).items()
+    wants_drivers = bool(resources.get("gcp_gpu"))
+    assert found["allocationPolicy"]["instances"][0].get("installGpuDrivers", False) == wants_drivers
+
+
+def test_zones_are_those_of_the_job() -> None:
+    found = define(replace(REQUEST, resources={**RESOURCES, "gcp_zones": "us-central1-a us-central1-c"}))
+    assert found["allocationPolicy"]["location"] == {"allowedLocations": ["zones/us-central1-a", "zones/us-central1-c"]}
+
+
+def test_the_tasks_of_an_array_are_its_elements() -> None:
+    tag = replace(TAG, tasks=ArrayTasks(1, 0))
+    found = group(define(replace(REQUEST, tag=tag, elements=range(64), at_once=8)))
+    assert (found["taskCount"], found["parallelism"]) == ("64", "8")
+    assert "taskEnvironments" not in found
+    sparse = group(define(replace(REQUEST, tag=tag, elements=[0, 7, 9])))
+    assert "taskCount" not in sparse
+    assert [one["variables"] for one in sparse["taskEnvironments"]] == [
+        {"MARIN_RULES_BATCH_ELEMENT": element} for element in ("0", "7", "9")
+    ]
+
+
+def test_the_largest_array_with_gaps_is_not_too_large_for_batch() -> None:
+    assert len(group(define(replace(REQUEST, elements=range(0, 20_000, 2))))["taskEnvironments"]) == 10_000
+
+
+def _hf_token(site: GcpSite) -> GcpSite:
+    return replace(site, secrets={"HF_TOKEN": "projects/emulated/secrets/hf/versions/1", "WANDB_API_KEY": None})
+
+
+def test_secrets_are_references_and_nothing_else() -> None:
+    variables = {"HF_TOKEN": "hf_abc", "WANDB_API_KEY": "abc", "LANG": "C"}
+    found = define(replace(REQUEST, variables=variables), _hf_token(SITE))
+    assert environment(found)["secretVariables"] == {"HF_TOKEN": "projects/emulated/secrets/hf/versions/1"}
+    assert environment(found)["variables"]["LANG"] == "C"
+    assert "abc" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "LAB_PASSWORD", "aws_session_token", "MY_CREDENTIALS"],
+)
+def test_what_looks_like_a_secret_by_its_name_is_refused_without_a_reference(name: str) -> None:
+    with pytest.raises(RefusedError, match=rf"the variable {name} looks like a secret.*secrets: {{{name}: projects/"):
+        define(replace(REQUEST, variables={name: "x"}))
+    define(replace(REQUEST, variables={name: ""}))
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(RefusedError, match="HTTPS_PROXY looks like a secret") as refused:
+        define(replace(REQUEST, variables={"HTTPS_PROXY": "http://ann:pa55@proxy:3128"}))
+    assert "pa55" not in str(refused.value)
+    define(replace(REQUEST, variables={"HTTPS_PROXY": "http://proxy:3128"}))
+
+
+@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "MARIN_PREFIX", "UV_INDEX", "GOOGLE_CLOUD_PROJECT"])
+def test_other_variables_are_passed_on(name: str) -> None:
+    assert environment(define(replace(REQUEST, variables={name: "x"})))["variables"][name] == "x"
+
+
+def test_a_file_of_this_machine_is_not_passed_on() -> None:
+    found = environment(define(replace(REQUEST, variables={"GOOGLE_APPLICATION_CREDENTIALS": "/home/ann/key.json"})))
+    assert "GOOGLE_APPLICATION_CREDENTIALS" not in found["variables"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"excluded_nodes": ("a1",)}, "no names to exclude: a1"),
+        (
+            {"resources": {**RESOURCES, "gcp_zones": "us-east1-b"}},
+            "a job in us-central1 cannot have machines in us-east1-b",
+        ),
+        ({"resources": {**RESOURCES, "runtime": 15 * 24 * 60}}, "14 days"),
+        ({"variables": {"X": "x" * 1_000_001}}, "Batch takes 1,000,000"),
+    ],
+)
+def test_what_batch_would_refuse_is_refused_first(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(RefusedError, match=words):
+        define(replace(REQUEST, **change))
+
+
+@pytest.mark.parametrize(
+    ("variables", "job", "element"),
+    [
+        ({"MARIN_RULES_BATCH_JOB": "train-1"}, "train-1", None),
+        ({"MARIN_RULES_BATCH_JOB": "train-1", "BATCH_TASK_INDEX": "0"}, "train-1", None),
+        (
+            {"MARIN_RULES_BATCH_JOB": "train-1", "MARIN_RULES_BATCH_ARRAY": "true", "BATCH_TASK_INDEX": "3"},
+            "train-1_3",
+            3,
+        ),
+        (
+            {
+                "MARIN_RULES_BATCH_JOB": "train-1",
+                "MARIN_RULES_BATCH_ARRAY": "true",
+                "BATCH_TASK_INDEX": "1",
+                "MARIN_RULES_BATCH_ELEMENT": "7",
+            },
+            "train-1_7",
+            7,
+        ),
+    ],
+)
+def test_a_process_knows_its_job_and_element(variables: dict[str, str], job: str, element: int | None) -> None:
+    found = allocation_from(variables)
+    assert found is not None
+    assert (found.cluster, found.job_id, found.element, found.node_count) == ("gcp", job, element, 1)
+
+
+def test_what_a_job_is_told_of_itself() -> None:
+    assert allocation_from({"BATCH_TASK_INDEX": "0"}) is None
+    found = allocation_from(
+        {
+            "MARIN_RULES_BATCH_JOB": "train-1",
+            "MARIN_RULES_BATCH_NODE": "vm-7",
+            "MARIN_RULES_BATCH_CPUS": "4",
+            "MARIN_RULES_BATCH_DEADLINE": "1000",
+            "BATCH_TASK_RETRY_ATTEMPT": "1",
+        }
+    )
+    assert found is not None
+    assert (found.cpus, found.deadline, found.restarts, found.ranks().count) == (4, 1000, 1, 1)
+    assert found.to_fields() == {"job_id": "train-1", "nodes": "vm-7", "restarts": 1, "cpus_per_task": 4}
