@@ -1,7 +1,8 @@
-"""Would Google take this request? Judged by Google's own discovery documents, which know nothing of our clients.
+"""Would Google take this request? Judged by what Google publishes about its services, not by our clients.
 
-The documents in `discovery/` are those of google-api-python-client 2.202.0 (Apache-2.0), as published: batch.v1 of
-2026-11-03 and tpu.v2 of 2026-10-01. The package itself is 111 MB, for hundreds of services.
+The tables in `discovery/` hold the names, types and values of all fields that a request may have, and which of them
+only Google sets. They were taken from the discovery documents of batch.v1 (2026-11-03) and tpu.v2 (2026-10-01), as
+found in google-api-python-client 2.202.0. That package itself is 111 MB, for hundreds of services.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def objections(service: str, schema: str, document: Any) -> list[str]:
 
 @cache
 def _schemas(service: str) -> Mapping[str, Any]:
-    schemas: Mapping[str, Any] = json.loads((_FOLDER / f"{service}.json").read_text())["schemas"]
+    schemas: Mapping[str, Any] = json.loads((_FOLDER / f"{service}.json").read_text())
     return schemas
 
 
@@ -66,9 +67,9 @@ def _judge_field(
         else:
             yield from _judge(schemas, schema["additionalProperties"], value, place)
         return
-    if field.get("readOnly") or field.get("description", "").startswith("Output only"):
+    if field.get("readOnly"):
         yield f"{place}: output only"
-    if field.get("deprecated") or field.get("description", "").startswith("Deprecated"):
+    if field.get("deprecated"):
         yield f"{place}: deprecated"
     yield from _judge(schemas, field, value, place)
 
