@@ -261,6 +261,9 @@ def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *,
         if tasks is None:
             return 0
         layout = Layout(tasks, 1)
+        # Somebody removed the layout, perhaps a task that cleared its output folder away while others were running:
+        # records without one are of an unknown number of tasks.
+        remove_tree(round_folder(output_path, layout.round))
     else:
         if anew:
             records = read_records(output_path, found.round, range(found.tasks))

@@ -94,7 +94,7 @@ def _take(books: StepBooks) -> bool:
 def round_is_over(step: FrozenStep, number: int) -> bool:
     """Whether another round of tasks than this one is the one that counts."""
     layout = read_layout(step.output_path)
-    return layout is None or layout.round != number
+    return layout is None or (layout.tasks, layout.round) != (step.tasks, number)
 
 
 def end_if_all_done(plan: FrozenPlan, step: FrozenStep, number: int, *, after: int, say: Callable[[str], None]) -> bool:

@@ -195,6 +195,14 @@ def test_a_round_goes_on(output_path: str, begin: Callable[..., int]) -> None:
     assert len(read_records(output_path, 1, range(3))) == 2
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_records_without_a_layout_are_nobody_s(output_path: str, begin: Callable[..., int], anew: bool) -> None:
+    """Nobody knows of how many tasks they are: a task that removed the folder of tasks has taken the layout along."""
+    leave(output_path, 1, 1, Status.SUCCESS)
+    assert begin(3, anew=anew) == 1
+    assert read_records(output_path, 1, range(3)) == {}
+
+
 def test_a_step_that_is_done_anew_begins_the_next_round(output_path: str, begin: Callable[..., int]) -> None:
     begin(3)
     for task in range(3):

@@ -232,7 +232,10 @@ def test_a_failure_is_written_down_and_undone_by_the_last_record(world: World) -
     assert "error" not in world.run_block()
 
 
-@pytest.mark.parametrize("layout", [Layout(TASKS, 2), None], ids=["the next one", "a removed one"])
+LATER = {"the next one": Layout(TASKS, 2), "one of another number": Layout(TASKS + 1, 1), "a removed one": None}
+
+
+@pytest.mark.parametrize("layout", LATER.values(), ids=LATER)
 def test_of_a_round_that_is_over_nothing_is_written(layout: Layout | None, here: World) -> None:
     here.begin()
     here.do(*range(TASKS))
