@@ -83,7 +83,7 @@ class Drivers:
 
     @staticmethod
     def id_in(ran: Result) -> str:
-        return next(line for line in ran.output.splitlines() if re.fullmatch(r"experiment-\d{8}-\d{6}-\w{6}", line))
+        return next(line for line in ran.output.splitlines() if re.fullmatch(r"\w+-\d{8}-\d{6}-\w{6}", line))
 
     def wait(self, driver: str, timeout: float = 150.0) -> Result:
         return self.command("jobs", "wait", driver).wait(timeout)
@@ -374,3 +374,20 @@ def test_a_step_beside_the_driver_ends_with_it_and_runs_again(lab: Lab, drivers:
     lab.open_gate()
     assert drivers.wait(name).code == 0, drivers.log(name)
     assert len(attempts(lab)) == 1
+
+
+def test_the_tutorial_of_array_steps_is_submitted_from_a_shell_that_closes(
+    lab: Lab, drivers: Drivers, slurm: SlurmCluster
+) -> None:
+    tutorial = REPOSITORY / "experiments" / "tutorials" / "word_count.py"
+    shell = drivers.command("submit", "--", *drivers.snakemake(tutorial))
+    shell.wait_for(lambda: "start  word_count/text" in shell.output, "the driver runs")
+    driver = drivers.id_in(Result(0, shell.output, 0.0))
+    os.killpg(shell.pid, signal.SIGHUP)  # What closing a terminal does.
+    shell.process.wait()
+    ended = drivers.wait(driver)
+    assert ended.code == 0, drivers.log(driver)
+    total = json.loads((lab.folder_of("word_count/total") / ".artifact.json").read_text())
+    assert total["words"] == 200 * 20_000
+    arrays = [word for call in slurm.calls("sbatch") for word in call if word.startswith("--array=")]
+    assert arrays == ["--array=0-15"]
