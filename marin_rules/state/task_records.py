@@ -262,7 +262,9 @@ def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *,
             return 0
         layout = Layout(tasks, 1)
         # Somebody removed the layout, perhaps a task that cleared its output folder away while others were running:
-        # records without one are of an unknown number of tasks.
+        # records without one are of an unknown number of tasks. Nothing fences their removal: whoever was stopped right
+        # here for longer than its lease lives would remove what others have done since.
+        lease.verify()
         remove_tree(round_folder(output_path, layout.round))
     else:
         if anew:

@@ -318,10 +318,12 @@ def test_a_step_of_one_piece_was_never_divided(output_path: str, begin: Callable
 
 
 def test_no_round_is_begun_without_the_lease(output_path: str, lease: Lease) -> None:
+    leave(output_path, 1, 0, Status.SUCCESS)
     lease.release()
     with pytest.raises(LeaseLostError):
         begin_round(lease, "clean", output_path, 3, anew=False, left=RoundsLeft(Owner.current()))
     assert read_layout(output_path) is None
+    assert TaskPlace(output_path, 1, 0).read() is not None, "nor is anything removed"
 
 
 # --- for people

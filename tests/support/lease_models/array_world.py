@@ -221,6 +221,13 @@ class ArrayWorld:
         for perform in due:
             self.counts["late changes"] += bool(perform())
 
+    def _remove_tree(self, path: str) -> None:
+        """What no lease fences: whoever comes late to it removes what others have done since."""
+        self.pause(self.local.view.machine)
+        for name in [name for name in self.objects if name.startswith(f"{path}/")]:
+            del self.objects[name]
+            self.counts["removed"] += 1
+
     # --- the project's code on this store
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
@@ -243,6 +250,7 @@ class ArrayWorld:
             patch.setattr(module, "read_bytes", read_bytes)
         patch.setattr(bulk, "read_many", read_many)
         patch.setattr(task_records, "make_directory", lambda path: None)
+        patch.setattr(task_records, "remove_tree", self._remove_tree)
         for module in (step_lease, task_records):
             patch.setattr(module, "open_lease_at", open_lease_at)
         for module in (array_step, take_up):
