@@ -13,6 +13,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from marin_rules.clusters.allocation import own_allocation
 from marin_rules.errors import MarinRulesError
@@ -72,17 +73,16 @@ def _run_element(plan: FrozenPlan, step: FrozenStep, number: int, first_task: in
     if allocation is None or allocation.element is None:
         raise MarinRulesError(f"step {step.name}: this is no element of a job array, so its task is not known")
     task = first_task + allocation.element
-    if round_is_over(step, number):
+    is_over = partial(round_is_over, step, number)
+    if is_over():
         _say(f"step {step.name} is done, or was begun anew since this job was submitted: nothing to do here")
         return EXIT_DONE
-    code = Worker(plan, step, task=TaskOrder(task, number, label=f"{step.name} task {task}")).run()
+    code = Worker(plan, step, task=TaskOrder(task, number, label=f"{step.name} task {task}", is_over=is_over)).run()
     if code == EXIT_DONE:
         try:
             end_if_all_done(plan, step, number, after=task, say=_say)
-        except (
-            MarinRulesError,
-            OSError,
-        ) as error:  # The task is done all the same; the driver ends the step, or the next.
+        except (MarinRulesError, OSError) as error:
+            # The task is done all the same, and the driver ends the step, or the next one does.
             _say(f"step {step.name}: could not see whether all of its tasks are done, and end it: {error}")
     return code
 

@@ -31,7 +31,10 @@ class TaskBooks:
         *,
         label: str,
         patiently: Callable[..., Any],
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_over` says whether the task's round counts no more. Asked with the lease in hand: from then on no other
+        round can begin, for that waits until nobody is at a task."""
         self.label = label
         self.lease: Lease = place.open_lease(owner)
         self.status_path = place.record_path
@@ -49,6 +52,7 @@ class TaskBooks:
         self._place = place
         self._owner = owner
         self._patiently = patiently
+        self._is_over = is_over
         self._facts: dict[str, Any] = {}
 
     def is_done(self, *, waited: bool) -> bool:
@@ -62,7 +66,7 @@ class TaskBooks:
             self.record = None if data is None else TaskRecord.parse(data, path)
         except CorruptStatusError:  # It says nothing, so the task is not done.
             self.record = None
-        if self.record is not None and self.record.is_done:
+        if (self.record is not None and self.record.is_done) or self._patiently(self._is_over):
             return False
         if self.record is not None and self.record.status is Status.FAILED and waited:
             raise MarinRulesError(

@@ -43,6 +43,9 @@ from marin_rules.worker.worker import TaskOrder, Worker
 _STOP_AGAIN_SECONDS = 1.0
 """How often a worker is told to stop: between two tasks it does not listen."""
 
+_SIGNAL = 128
+"""Exit codes beyond this say which signal has stopped a worker."""
+
 _PROGRESS_SECONDS = 5.0
 """How often people are told how far it is."""
 
@@ -184,7 +187,7 @@ class _TaskPool:
             self._results[task] = report.artifact
         elif report.code in (EXIT_HELD, EXIT_LEASE_LOST):
             self._held.append(task)
-        else:
+        elif not (self._stop_signal and report.code > _SIGNAL):  # Else it was stopped with all of them: no failure.
             self._errors[task] = report.error or f"its worker ended with exit code {report.code}"
             self._exceptions[task] = report.exception
 

@@ -81,6 +81,9 @@ class TaskOrder:
     waits: bool = True
     """Whether it waits for another worker that has the task."""
 
+    is_over: Callable[[], bool] = lambda: False
+    """Whether the round counts no more."""
+
 
 class Stopped(Exception):
     """A signal asked this worker to stop."""
@@ -139,7 +142,15 @@ class Worker:
             in_job = own_allocation() is not None
             return StepBooks(self.plan, self.step, self.owner, in_job=in_job, patiently=in_patience)
         place = TaskPlace(self.step.output_path, self._task.round, self._task.task)
-        return TaskBooks(self.plan, self.step, place, self.owner, label=self._task.label, patiently=in_patience)
+        return TaskBooks(
+            self.plan,
+            self.step,
+            place,
+            self.owner,
+            label=self._task.label,
+            patiently=in_patience,
+            is_over=self._task.is_over,
+        )
 
     def run(self) -> int:
         try:

@@ -136,6 +136,17 @@ def test_a_task_that_is_done_is_left_as_it_is(task: Task) -> None:
     assert task.place.holder() is None
 
 
+def test_a_task_of_a_round_that_is_over_is_not_begun(task: Task) -> None:
+    """Seen with the lease in hand: another round may have begun while the worker waited for it."""
+    owner = Owner.current()
+    books = TaskBooks(
+        task.plan, task.plan.steps[0], task.place, owner, label="", patiently=at_once, is_over=lambda: True
+    )
+    assert books.lease.try_acquire() is None
+    assert not books.take(waited=False)
+    assert task.place.read() is None
+
+
 @pytest.mark.parametrize("damage", [b"", b"garbage", b'{"status": "SUCC'])
 def test_a_damaged_record_says_nothing(damage: bytes, task: Task) -> None:
     task.leave(damage)
