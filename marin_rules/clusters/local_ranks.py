@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import threading
@@ -36,6 +38,9 @@ class LocalRanks:
     def run(
         self, command: Sequence[str], variables: Mapping[str, str], take: Callable[[int | None, bytes], None]
     ) -> str | None:
+        # Asked first: what a child reports of a program that is not there gets lost now and then.
+        if shutil.which(command[0]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
         events: queue.SimpleQueue[_Line | _End] = queue.SimpleQueue()
         processes: list[subprocess.Popen[bytes]] = []
         try:

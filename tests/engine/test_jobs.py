@@ -111,6 +111,7 @@ def test_a_running_step_is_listed_with_its_process_and_its_run(
         "node": host,
         "attempt": 1,
         "driver_gone": False,
+        "elements": None,
     }
     (run,) = told["runs"]
     assert (run["id"], run["experiment"]) == (run_id, str(tmp_path / "experiment.py"))

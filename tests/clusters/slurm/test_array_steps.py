@@ -191,7 +191,7 @@ def test_a_person_cancels_one_element_and_the_others_go_on(array: MakeArray, slu
     running.wait_for(lambda: len(step.begun) == 3, "all tasks run")
     number = step.number
     slurm.run("scancel", f"{number}_1")
-    running.wait_for(lambda: "failed task 1" in running.output, "the cancelled task is seen")
+    running.wait_for(lambda: "failed parts: task 1" in running.output, "the cancelled task is seen")
     step.let_go()
     result = running.wait(120)
     assert result.code != 0
