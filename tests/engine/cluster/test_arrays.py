@@ -12,6 +12,7 @@ from marin_rules.clusters.protocol import BusyError, ClusterError, JobState
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.state.status import Status, read_status
 from marin_rules.state.task_records import TaskPlace, TaskRecord, read_layout
+from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.worker.array_step import end_if_all_done
 from support.fake_cluster import ClusterWorld, Driver, write_status
@@ -180,14 +181,19 @@ def test_the_arrays_of_a_dead_driver_are_taken_up(world: ClusterWorld, driver: D
     assert second.results == (["parts"], NOTHING)
 
 
-def test_a_task_that_somebody_else_has_is_waited_for_here(world: ClusterWorld, driver: Driver) -> None:
-    """On another cluster, say, or on a laptop: no machine of ours is to wait for it."""
-    step = the_step(driver)
-    other = TaskPlace(step.output_path, 1, 5).open_lease(Owner.current())
-    assert other.try_acquire() is None
-    write_record(step, 5, Status.RUNNING)
+def held_elsewhere(world: ClusterWorld, driver: Driver) -> Lease:
+    """The lease of task 5, which somebody has who is no job of this cluster; the driver's own jobs are gone."""
+    lease = TaskPlace(the_step(driver).output_path, 1, 5).open_lease(Owner.current())
+    assert lease.try_acquire() is None
+    write_record(the_step(driver), 5, Status.RUNNING)
     for task in range(6):
         world.cluster.play(f"1_{task}", JobState.CANCELLED)
+    return lease
+
+
+def test_a_task_that_somebody_else_has_is_waited_for_here(world: ClusterWorld, driver: Driver) -> None:
+    """On another cluster, say, or on a laptop: no machine of ours is to wait for it."""
+    step, other = the_step(driver), held_elsewhere(world, driver)
     second = world.driver("parts", tasks=6)
     second.submit("parts")
     assert elements(world)[1:] == [[0, 1, 2, 3, 4]]
@@ -203,12 +209,7 @@ def test_a_task_that_somebody_else_has_is_waited_for_here(world: ClusterWorld, d
 
 
 def test_a_task_that_somebody_else_gave_up_is_submitted(world: ClusterWorld, driver: Driver) -> None:
-    step = the_step(driver)
-    other = TaskPlace(step.output_path, 1, 5).open_lease(Owner.current())
-    assert other.try_acquire() is None
-    write_record(step, 5, Status.RUNNING)
-    for task in range(6):
-        world.cluster.play(f"1_{task}", JobState.CANCELLED)
+    step, other = the_step(driver), held_elsewhere(world, driver)
     for task in range(5):
         write_record(step, task, Status.SUCCESS)
     second = world.driver("parts", tasks=6)
