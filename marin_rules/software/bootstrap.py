@@ -197,5 +197,5 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except Refusal as refusal:
-        sys.stderr.write(f"marin-rules: the step was not started: {refusal}\n")
+        sys.stderr.write(f"marin-rules: nothing was started: {refusal}\n")
         sys.exit(refusal.code)

@@ -19,7 +19,7 @@ import shutil
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from marin_rules.settings.ownership import Circle
 from marin_rules.software.build import EnvironmentBuildError, environment_path, find_python
@@ -116,6 +116,7 @@ class Builder:
                 uv=uv_version,
                 made=timestamp(time.time()),
                 seconds=round(time.monotonic() - began, 3),
+                lock=None if self._environment.lock is None else self._environment.lock.to_record(),
             )
             write_manifest(temporary, manifest)
             os.chmod(temporary, 0o777 & ~careful_umask())
@@ -134,12 +135,25 @@ class Builder:
     def _install(self, temporary: str, check: Callable[[], None]) -> str:
         """Make the environment at a path that is not its own; returns the version of uv."""
         run_uv(["venv", "--quiet", "--relocatable", "--no-project", "--python", sys.executable, temporary], check)
-        file = os.path.join(temporary, "requirements.txt")
-        lines = "".join(f"{requirement}\n" for requirement in self._environment.requirements)
-        write_atomic(file, lines.encode(), mode=0o644)
-        python = os.path.join(temporary, "bin", "python")
-        run_uv(["pip", "install", "--quiet", "--compile-bytecode", "--python", python, "--requirements", file], check)
+        lock = self._environment.lock
+        if lock is None:
+            self._install_lines(temporary, "requirements.txt", self._environment.requirements, [], check)
+        else:
+            exactly = ["--require-hashes", "--no-deps"]
+            self._install_lines(temporary, "requirements.txt", lock.wheels, [*exactly, "--no-build"], check)
+            if lock.sources:
+                # In the environment itself, which has its build tools by now: another would be filled from an index.
+                self._install_lines(temporary, "sources.txt", lock.sources, [*exactly, "--no-build-isolation"], check)
+            run_uv(["pip", "check", "--quiet", "--python", _python(temporary)], check)
         return run_uv(["--version"], check).split()[1]
+
+    def _install_lines(
+        self, temporary: str, name: str, lines: Sequence[str], options: Sequence[str], check: Callable[[], None]
+    ) -> None:
+        file = os.path.join(temporary, name)
+        write_atomic(file, "".join(f"{line}\n" for line in lines).encode(), mode=0o644)
+        install = ["pip", "install", "--quiet", "--compile-bytecode", "--python", _python(temporary)]
+        run_uv([*install, *options, "--requirements", file], check)
 
     def _remove_leftovers(self) -> None:
         """Clear away what killed builds left behind, and a folder that somebody has begun to delete."""
@@ -155,13 +169,19 @@ class Builder:
 
     def _failure(self, said: str) -> EnvironmentBuildError:
         asked = ", ".join(self._environment.groups) or "no groups"
-        is_cut_off = "error sending request" in said
-        advice = (
-            f"This machine does not reach the index of packages: name one that it reaches in UV_DEFAULT_INDEX, or run"
-            f" once on a machine that does and shares {self._folder}."
-            if is_cut_off
-            else "Correct the groups in the experiment, or what they stand for in pyproject.toml, and run again."
-        )
+        if "error sending request" in said:
+            advice = (
+                "This machine does not reach the index of packages: name one that it reaches in UV_DEFAULT_INDEX, or"
+                f" run once on a machine that does and shares {self._folder}."
+            )
+        elif self._environment.lock is not None:
+            advice = (
+                f"Its packages are those of the lock {self._environment.lock.file}, as wheels for"
+                f" {self._environment.describe_python()} with the hashes that the lock has. Compile the lock again with"
+                " versions for which that is true (docs/environments.md#locks)."
+            )
+        else:
+            advice = "Correct the groups in the experiment, or what they stand for in pyproject.toml, and run again."
         indented = "\n".join(f"  {line}".rstrip() for line in said.splitlines())
         return EnvironmentBuildError(
             f"environment {self._environment.name} ({asked}) cannot be built; uv says:\n{indented}\n{advice}"
@@ -178,6 +198,10 @@ def _put_in_place(temporary: str, path: str) -> None:
         # Somebody who took us for dead has made the same meanwhile.
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
+
+
+def _python(path: str) -> str:
+    return os.path.join(path, "bin", "python")
 
 
 def _installed(path: str) -> dict[str, str]:

@@ -12,8 +12,11 @@ plan, which says exactly which ones a run needs; nothing else in the user's fold
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import os
+import pkgutil
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +26,8 @@ from pathlib import Path, PurePath
 from marin_rules.errors import SettingsError
 from marin_rules.project import PACKAGE, WORKFLOW
 from marin_rules.software import bootstrap
-from marin_rules.storage.files import read_bytes, write_atomic
-from marin_rules.storage.patience import patiently
+from marin_rules.software.lock import OWN_LOCKS
+from marin_rules.storage.files import read_bytes, write_atomic, write_new
 from marin_rules.urls import is_url
 
 _FOLDER = ".code"
@@ -36,6 +39,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The oldest date that the format knows: when a file was written is none of its content."""
 
 _LEFT_OUT = frozenset({"__pycache__", WORKFLOW})
+
+PLUGINS_FOLDER = os.path.join("engine", "plugins")
+"""Where Snakemake finds our plug-ins, below the package of a checkout; an installed one has them elsewhere."""
+
+_PLUGIN = re.compile(r"snakemake_\w+_plugin_marin(_\w+)?")
 
 _BESIDE = ("rules", "profiles", "config", "envs")
 """Folders of the project that belong to what runs, beside its Snakefile."""
@@ -95,9 +103,25 @@ def project_files(folder: Path) -> dict[str, bytes]:
     """What stands beside the package in the project's `folder` (`Snakefile`, `rules/`, ...), where an installed package
     has it: for a process that runs all of the project as it was."""
     found = {}
-    for path in [folder / "Snakefile", *(file for name in _BESIDE for file in _regular_files(folder / name))]:
+    single = [folder / name for name in ("Snakefile", *OWN_LOCKS.values())]
+    for path in [*single, *(file for name in _BESIDE for file in _regular_files(folder / name))]:
         found[str(PurePath(PACKAGE.name, WORKFLOW, path.relative_to(folder)))] = path.read_bytes()
     return found
+
+
+def plugin_files() -> dict[str, bytes]:
+    """Our plug-ins of Snakemake: an installed package has them beside it, a checkout (see `package_files`) within."""
+    found: dict[str, bytes] = {}
+    for name in (module.name for module in pkgutil.iter_modules() if _PLUGIN.fullmatch(module.name)):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            found |= folder_files(Path(spec.origin).parent, PurePath(PACKAGE.name, PLUGINS_FOLDER, name))
+    return found
+
+
+def folder_files(folder: Path, place: PurePath) -> dict[str, bytes]:
+    """All files of a folder, for this place in an archive."""
+    return {str(place / path.relative_to(folder)): path.read_bytes() for path in _regular_files(folder)}
 
 
 def unpacked(archive: CodeArchive, folder: str) -> str:
@@ -127,7 +151,7 @@ def publish(archive: CodeArchive, folder: str, say: Callable[[str], None]) -> st
     path = archive.path_below(folder)
     found = read_bytes(path)
     if found is None and is_url(path):
-        found = archive.data if _created(path, archive.data) else read_bytes(path)
+        found = archive.data if write_new(path, archive.data) else read_bytes(path)
     if found != archive.data:
         if found is not None:
             say(
@@ -136,10 +160,3 @@ def publish(archive: CodeArchive, folder: str, say: Callable[[str], None]) -> st
             )
         write_atomic(path, archive.data, mode=0o644)
     return path
-
-
-def _created(url: str, data: bytes) -> bool:
-    """Whether this made the object, which was not there."""
-    from marin_rules.storage.objects.open import open_objects
-
-    return patiently(lambda: open_objects(url).write(url, data, None)) is not None

@@ -14,11 +14,12 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from marin_rules.errors import SettingsError
 from marin_rules.settings.user_folders import cache_folder
+from marin_rules.software.lock import Lock
 from marin_rules.storage.files import local_path
 from marin_rules.urls import is_url
 
@@ -45,6 +46,9 @@ class Environment:
     groups: tuple[str, ...] = ()
     """What the step asked for, for people: in the name, but not in the digest."""
 
+    lock: Lock | None = None
+    """What is to be installed, if that was decided beforehand; `requirements` are its pins then."""
+
     @classmethod
     def here(cls, requirements: Sequence[str], groups: Sequence[str] = ()) -> Self:
         """These requirements for the interpreter that runs now."""
@@ -62,12 +66,18 @@ class Environment:
         # Imported here: the worker reads plans in environments that have no `packaging`.
         from marin_rules.software.requirements import resolve_groups
 
-        return cls.here(resolve_groups(groups, folder, prefix=prefix), groups)
+        needs = resolve_groups(groups, folder, prefix=prefix)
+        if needs.lock is None or needs.locked_group is None:
+            return cls.here(needs.requirements, groups)
+        # Called after the lock alone: a step that asks for more, which the lock has, shares the environment.
+        return replace(cls.here(needs.lock.pins, [needs.locked_group]), lock=needs.lock)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         """The environment that `to_fields` described."""
-        return cls(**{**fields, "requirements": tuple(fields["requirements"]), "groups": tuple(fields["groups"])})
+        lock = None if fields["lock"] is None else Lock.from_fields(fields["lock"])
+        lists = {name: tuple(fields[name]) for name in ("requirements", "groups")}
+        return cls(**{**fields, **lists, "lock": lock})
 
     def to_fields(self) -> dict[str, Any]:
         """The environment as JSON values."""
@@ -75,12 +85,14 @@ class Environment:
 
     @property
     def digest(self) -> str:
-        identity = {
+        identity: dict[str, Any] = {
             "requirements": self.requirements,
             "python": self.python,
             "implementation": self.implementation,
             "platform": self.platform,
         }
+        if self.lock is not None:
+            identity["lock"] = self.lock.sha256
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -35,6 +35,9 @@ class Manifest:
     seconds: float
     """How long it took."""
 
+    lock: Mapping[str, str] | None = None
+    """The lock that it was made from: its file and its SHA-256."""
+
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         """The manifest that `to_fields` described."""

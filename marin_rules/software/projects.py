@@ -21,6 +21,7 @@ from marin_rules.settings.ownership import check_not_planted
 
 _FILE = "pyproject.toml"
 _TABLES = ("project", "dependency-groups")
+_OWN_TOOL = "marin-rules"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Project:
     dependencies: tuple[str, ...] = ()
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dependency_groups: Mapping[str, tuple[str | IncludedGroup, ...]] = field(default_factory=dict)
+    locks: Mapping[str, Path] = field(default_factory=dict)
+    """The lock files of groups, by group: of the project's own, or of those of marin-rules."""
 
     @property
     def groups(self) -> list[str]:
@@ -61,7 +64,7 @@ def find_project(folder: str) -> Project | None:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} is not TOML: {error}") from error
-        if any(table in content for table in _TABLES):
+        if any(table in content for table in _TABLES) or _OWN_TOOL in content.get("tool", {}):
             return _from_file(str(path), content)
     return None
 
@@ -96,6 +99,8 @@ def _from_file(path: str, content: Mapping[str, Any]) -> Project:
     name = table.get("name", "")
     extras = _table(path, "project.optional-dependencies", table.get("optional-dependencies", {}))
     groups = _table(path, "dependency-groups", content.get("dependency-groups", {}))
+    own = _table(path, f"tool.{_OWN_TOOL}", _table(path, "tool", content.get("tool", {})).get(_OWN_TOOL, {}))
+    locks = _table(path, f"tool.{_OWN_TOOL}.locks", own.get("locks", {}))
     project = Project(
         source=path,
         name=canonicalize_name(name) if isinstance(name, str) and name else "",
@@ -108,6 +113,7 @@ def _from_file(path: str, content: Mapping[str, Any]) -> Project:
             canonicalize_name(group): _entries(path, f"dependency-groups.{group}", entries)
             for group, entries in groups.items()
         },
+        locks={canonicalize_name(group): _lock(path, group, file) for group, file in locks.items()},
     )
     return _with_dynamic(project, table.get("dynamic", []))
 
@@ -142,6 +148,12 @@ def _entry(path: str, where: str, entry: object) -> str | IncludedGroup:
 
 def _texts(path: str, where: str, value: object) -> tuple[str, ...]:
     return tuple(_text(path, where, entry) for entry in _list(path, where, value))
+
+
+def _lock(path: str, group: str, file: object) -> Path:
+    if not isinstance(file, str) or not file:
+        raise SettingsError(f"{path}: tool.{_OWN_TOOL}.locks.{group} is not the path of a lock file")
+    return Path(path).parent / file
 
 
 def _table(path: str, where: str, value: object) -> Mapping[str, Any]:

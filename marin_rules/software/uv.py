@@ -16,23 +16,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.parentage import ending_with_us
 from marin_rules.software.credentials import without_credentials
 from marin_rules.software.pip_settings import index_variables
 
 _CHECK_SECONDS = 0.5
 _LONGEST_MESSAGE = 60
 """How many lines of uv's are shown: the first tell what failed, the last have its hints."""
-
-# A second program, because code of our own between fork and exec is not safe in a process that has threads.
-_UNTIL_PARENT_DIES = """
-import ctypes, os, signal, sys
-try:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-except (OSError, AttributeError):
-    pass
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 _NOT_FOR_UV = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
 _OWN_PREFIX = "MARIN_RULES_"
@@ -56,10 +46,10 @@ def find_uv() -> str:
 
 def run_uv(arguments: Sequence[str], check: Callable[[], None]) -> str:
     """Run uv and return what it printed. `check` is called while it runs; if that raises, uv is ended."""
-    guard = [sys.executable, "-I", "-S", "-c", _UNTIL_PARENT_DIES, str(os.getpid())]
+    uv = find_uv()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [*guard, find_uv(), "--color", "never", "--no-progress", *arguments],
+            ending_with_us(uv, [uv, "--color", "never", "--no-progress", *arguments]),
             cwd=os.path.sep,
             env=_environment(),
             stdin=subprocess.DEVNULL,

@@ -1,10 +1,12 @@
-"""Source packages that need no index, a gate at which their builds stop, and processes that want environments."""
+"""Packages that need no index, a gate at which builds stop, and processes that want environments."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,24 @@ class SourcePackage:
         (folder / "pyproject.toml").write_text(_PYPROJECT.format(name=name))
         (folder / "backend.py").write_text(_BACKEND.format(name=name, gate=str(gate.path) if gate else ""))
         self.requirement = f"{name} @ {folder.as_uri()}"
+
+
+def make_wheel(folder: Path, name: str, version: str, *, needs: str = "", tag: str = "py3-none-any") -> str:
+    """Put a wheel into a folder; returns its line in a lock."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}-{version}-{tag}.whl"
+    info = f"{name}-{version}.dist-info"
+    more = f"Requires-Dist: {needs}\n" if needs else ""
+    files = {
+        f"{name}.py": f"version = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(zipfile.ZipInfo(file), text)
+    return f"{name}=={version} \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
 class BuilderProcess:

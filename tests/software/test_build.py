@@ -42,7 +42,7 @@ def names(folder: Path) -> set[str]:
 
 @pytest.mark.processes
 def test_a_step_finds_its_packages_and_marin_rules_but_not_snakemake(folder: Path, tmp_path: Path) -> None:
-    requirements = resolve_groups(["six", "iniconfig>=2"], str(tmp_path), prefix="out")
+    requirements = resolve_groups(["six", "iniconfig>=2"], str(tmp_path), prefix="out").requirements
     environment = Environment.here(requirements, ["six", "iniconfig>=2"])
     said: list[str] = []
     python = ensure_environment(environment, str(folder), said.append)

@@ -1,11 +1,12 @@
 """Groups stand for requirements: of the user's project, of marin-rules, or for themselves."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from marin_rules.errors import SettingsError
-from marin_rules.software.requirements import resolve_groups
+from marin_rules.software.requirements import driver_requirements, resolve_groups
 
 WORKER = {"cloudpickle>=3.1", "fsspec>=2025.3", "pyyaml>=6"}
 
@@ -42,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 def resolved(folder: Path, *groups: str, prefix: str = "out") -> set[str]:
     """What the groups add to what the worker needs."""
-    found = resolve_groups(groups, str(folder), prefix=prefix)
+    found = resolve_groups(groups, str(folder), prefix=prefix).requirements
     assert list(found) == sorted(set(found))
     assert set(found) >= WORKER
     return set(found) - WORKER
@@ -112,7 +113,7 @@ def test_what_is_neither_is_named_with_what_there_is(project: Path) -> None:
     message = refusal(project, "unit test!")
     assert "'unit test!', which is neither a group nor a requirement. Did you mean 'unit-test'?" in message
     assert f"gpu, hen, lint-tools, lost, one, two, unit-test ({project.parents[1]}/pyproject.toml)" in message
-    assert "slurm, slurm-drmaa, train (the installed marin-rules)" in message
+    assert "slurm, slurm-drmaa, train, train-gpu, train-tpu (the installed marin-rules)" in message
     assert "write the name of a group" in refusal(project, " ")
 
 
@@ -193,3 +194,11 @@ def test_credentials_are_refused_and_not_shown(tmp_path: Path, url: str) -> None
 )
 def test_urls_without_secrets_are_requirements(tmp_path: Path, url: str) -> None:
     assert resolved(tmp_path, f"x @ {url}") == {f"x @ {url}"}
+
+
+@pytest.mark.parametrize(("prefix", "client"), [("gs://bucket/x", "google-cloud-batch"), ("/data/x", None)])
+def test_a_driver_needs_the_engine_and_the_clients_of_its_store(prefix: str, client: str | None) -> None:
+    found = dict(text.split("==") for text in driver_requirements(prefix))
+    assert found.keys() >= {"snakemake", "cloudpickle", "platformdirs"}
+    assert found["snakemake"] == version("snakemake")
+    assert {name for name in found if name.startswith("google-cloud-batch")} == ({client} if client else set())
