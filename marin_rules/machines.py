@@ -6,6 +6,7 @@ they are called there, is for the room of each cluster to say. Pure: no I/O.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -33,27 +34,40 @@ class MachineRequest:
     gpu_variants: tuple[str, ...] = ()
     """Names of GPUs that would do, the preferred one first; `auto` for any."""
 
-    tpu: str | None = None
+    tpus: tuple[str, ...] = ()
+    """Types of TPU slices that would do, the preferred one first; all have as many hosts. `replicas` counts hosts."""
+
+    tpu_topology: str | None = None
     preemptible: bool = True
+    zone: str | None = None
+    """The one zone of a cloud that would do; None for any."""
+
+    image: str | None = None
+    """The container to run in; None leaves that to the cluster."""
 
     @classmethod
     def from_resources(cls, resources: ResourceConfig) -> Self:
         device = resources.device
         gpu = device if isinstance(device, GpuConfig) else None
+        tpu = device if isinstance(device, TpuConfig) else None
         return cls(
-            cpu=resources.cpu,
+            cpu=math.ceil(resources.cpu),
             memory_mb=_megabytes(resources.ram),
             disk_mb=_megabytes(resources.disk),
             replicas=resources.replicas,
             gpus=gpu.count if gpu else 0,
             gpu_variants=(gpu.variant, *(resources.device_alternatives or ())) if gpu else (),
-            tpu=device.variant if isinstance(device, TpuConfig) else None,
+            tpus=(tpu.variant, *(resources.device_alternatives or ())) if tpu else (),
+            tpu_topology=tpu.topology if tpu else None,
             preemptible=resources.preemptible,
+            zone=resources.zone,
+            image=resources.image,
         )
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        return cls(**{**fields, "gpu_variants": tuple(fields["gpu_variants"])})
+        lists = ("gpu_variants", "tpus")
+        return cls(**{**fields, **{name: tuple(fields[name]) for name in lists}})
 
     def to_fields(self) -> dict[str, Any]:
         """The request as JSON values."""
@@ -65,8 +79,8 @@ class MachineRequest:
         if self.gpus:
             kinds = ["GPU" if variant == ANY_GPU else variant for variant in self.gpu_variants]
             parts.append(f"{self.gpus} {' or '.join(kinds)}")
-        if self.tpu:
-            parts.append(f"TPU {self.tpu}")
+        if self.tpus:
+            parts.append(f"TPU {' or '.join(self.tpus)}")
         machine = ", ".join(parts)
         return machine if self.replicas == 1 else f"{self.replicas} x ({machine})"
 

@@ -2,7 +2,8 @@
 from a function that the caller gives.
 
 - A step belongs to the region of the `gs://` paths in its config (its dependencies' outputs are among them) and of its
-  output path. Two regions in one step, of which neither covers the other, are an error.
+  output path. Two regions in one step that asks for machines, of which neither covers the other, are an error. A step
+  beside the driver is where the driver is: it is only warned about, and what it reads is charged to its budget.
 - `ResourceConfig.regions` and `zone` narrow that further.
 - All steps that are connected to a TPU step through dependencies, up or down, run in one region: a TPU is where it
   is, and the data that it reads and writes should be there too.
@@ -23,7 +24,7 @@ from marin_rules.errors import PlanError
 from marin_rules.geography import bucket_of, common, is_region, normalised, region_of_zone
 from marin_rules.machines import resources_of
 from marin_rules.plan import Plan, PlannedStep
-from marin_rules.resources import ResourceConfig, TpuConfig
+from marin_rules.resources import ANY_REGION, ResourceConfig, TpuConfig
 
 type Locations = tuple[str, ...]
 """Where a step may run: any of these."""
@@ -52,11 +53,13 @@ class _Evidence:
         return f"{self.where} = {self.value} -> {' or '.join(self.locations)}"
 
 
-def place(plan: Plan, region_of: Callable[[str], str | None]) -> dict[int, Locations | None]:
+def place(
+    plan: Plan, region_of: Callable[[str], str | None], warnings: list[str] | None = None
+) -> dict[int, Locations | None]:
     """For each step, by its index, the locations where it may run; None for anywhere.
 
     Steps that do not run by themselves are not looked at, and may be anywhere. `region_of` gives the location of a
-    `gs://` URL, or None; it is asked once for each bucket.
+    `gs://` URL, or None; it is asked once for each bucket. What is no error but worth a word is added to `warnings`.
     """
     find = _Finder(region_of)
     found: dict[int, list[_Evidence]] = {}
@@ -74,8 +77,15 @@ def place(plan: Plan, region_of: Callable[[str], str | None]) -> dict[int, Locat
             found[step.index] = evidence
     placed: dict[int, Locations | None] = dict.fromkeys(range(len(plan.steps)))
     for index, evidence in found.items():
-        name = plan.steps[index].name
-        placed[index] = _agreed(evidence, f"step {name!r} is cross-region: it would move data between regions.")
+        step = plan.steps[index]
+        headline = f"step {step.name!r} is cross-region: it would move data between regions."
+        try:
+            placed[index] = _agreed(evidence, headline)
+        except PlanError as error:
+            if resources_of(step.step) is not None:
+                raise
+            if warnings is not None:
+                warnings.append(f"{error} It runs beside the driver, so it is not refused; its reads have a budget.")
     for tpu_step, group in _groups(plan, tpu_steps):
         evidence = [item for index in group for item in found.get(index, ())]
         if evidence:
@@ -170,7 +180,7 @@ def _urls(where: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _of_resources(step: PlannedStep, resources: ResourceConfig) -> Iterator[_Evidence]:
-    if resources.regions is not None:
+    if resources.regions and ANY_REGION not in resources.regions:
         regions = tuple(normalised(region) for region in resources.regions)
         yield _Evidence(step.name, "resources.regions", repr(list(resources.regions)), regions)
     if resources.zone is not None:
@@ -204,8 +214,8 @@ def _shown(evidence: Sequence[_Evidence]) -> str:
 
 
 def _one_region(locations: Locations) -> Locations:
-    """The first of several regions. A multi-region stays: any place in it will do."""
-    return next(((location,) for location in locations if is_region(location)), locations)
+    """The first of several regions by their names, as Marin chooses. A multi-region stays: any place in it will do."""
+    return next(((location,) for location in sorted(locations) if is_region(location)), locations)
 
 
 def _groups(plan: Plan, tpu_steps: Sequence[int]) -> Iterator[tuple[int, list[int]]]:

@@ -1,4 +1,4 @@
-"""Durations, sizes and moments: how each is written for people and files, and read back.
+"""Durations, sizes, moments and money: how each is written for people and files, and read back.
 
 Every other module keeps plain numbers (seconds, minutes, bytes, megabytes) and asks this one for their text. A printer
 and the parser beside it are inverses wherever the text holds all of the number. Pure: no I/O but the clock's time zone.
@@ -136,3 +136,17 @@ def size_text(size: int) -> str:
         if size >= unit:
             return f"{size / unit:.2f} {name}"
     return f"{size} bytes"
+
+
+# --- money
+
+
+def dollars_text(dollars: float) -> str:
+    """An amount of US dollars: `$1,234.50`, `less than $0.01`."""
+    return "less than $0.01" if 0 < dollars < 0.01 else f"${dollars:,.2f}"
+
+
+def about_dollars(dollars: float) -> str:
+    """The same for an estimate: `about $0.31`."""
+    text = dollars_text(dollars)
+    return f"about {text}" if text.startswith("$") else text

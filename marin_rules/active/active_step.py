@@ -84,17 +84,17 @@ class ActiveStep:
 
     @property
     def node(self) -> str:
-        """Where it runs; nothing for one that waits."""
-        if self.job is not None:
+        """Where it runs, as its cluster says or else its worker; nothing for one that waits."""
+        if self.job is not None and (self.is_queued or self.job.nodes):
             return self.job.nodes
         return "" if self.lease is None or self.lease.owner is None else self.lease.owner.host
 
     @property
     def seconds(self) -> float | None:
-        """For how long it has run; None for one that waits."""
+        """For how long it has run, as its cluster says or else its worker; None for one that waits."""
         if self.is_queued:
             return None
-        if self.job is not None:
+        if self.job is not None and self.job.seconds is not None:
             return self.job.seconds
         return None if self.lease is None or self.lease.since is None else max(0.0, self.seen_at - self.lease.since)
 

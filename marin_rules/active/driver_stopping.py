@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 
 from marin_rules.active.clock import Clock, SystemClock
-from marin_rules.active.driver_watch import DriverWatch
+from marin_rules.active.driver_watch import DriverWatch, pause_for
 from marin_rules.active.drivers import ActiveDriver, look_at_drivers
 from marin_rules.active.processes import LocalProcess
 from marin_rules.active.queues import Queues
@@ -21,7 +21,6 @@ from marin_rules.active.survey import look
 from marin_rules.errors import MarinRulesError
 from marin_rules.state.driver_record import STOPPED_CODE, DriverRecord
 
-_POLL_SECONDS = 0.2
 _END_SECONDS = 600.0
 """How long the end of a driver may take: a cluster is as slow as its nodes."""
 
@@ -33,6 +32,8 @@ def stop_driver(
     clock = clock or SystemClock()
     answer = queues.live_jobs()
     (driver,) = look_at_drivers([record], answer, clock.time())
+    if driver.trouble is not None:
+        raise MarinRulesError(f"driver {record.id} cannot be stopped now: {driver.trouble}")
     if driver.end is not None:
         raise MarinRulesError(f"driver {record.id} has ended already: {driver.state}")
     cluster = None if driver.holder is None else driver.holder.cluster
@@ -79,4 +80,4 @@ def _wait(record: DriverRecord, queues: Queues, clock: Clock) -> None:
     while watch.look().is_alive:
         if clock.monotonic() > give_up:
             raise MarinRulesError(f"driver {record.id} has not ended in {_END_SECONDS:.0f} s; stop it again later")
-        clock.sleep(_POLL_SECONDS)
+        clock.sleep(pause_for(record))

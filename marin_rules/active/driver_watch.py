@@ -8,11 +8,18 @@ from marin_rules.active.clock import Clock, SystemClock
 from marin_rules.active.drivers import ActiveDriver, look_at_drivers
 from marin_rules.active.queues import LiveJobs, Queues
 from marin_rules.active.step_logs import Log
+from marin_rules.clusters.protocol import ClusterError
 from marin_rules.state.driver_record import DriverRecord
+from marin_rules.urls import is_url
 
 _LOCAL_SECONDS = 0.2
 _CLUSTER_SECONDS = 5.0
 """Between two questions about a driver: to this machine, and to a cluster, which has others to serve."""
+
+_STORE_SECONDS = 2.0
+"""The same to a store, which charges for each question."""
+
+_JOB_LINES = 50
 
 _ABSENT_SECONDS = 30.0
 """For how long a job must not be listed before it is over: its cluster may be about to queue it again, and files that a
@@ -70,16 +77,36 @@ def wait_for_driver(
         show()
         if watch.has_ended:
             return driver
-        clock.sleep(_LOCAL_SECONDS)
+        clock.sleep(pause_for(record))
+
+
+def pause_for(record: DriverRecord) -> float:
+    """How long to wait until a driver is looked at again."""
+    return _STORE_SECONDS if is_url(record.log_path) else _LOCAL_SECONDS
 
 
 def follow_driver(
     record: DriverRecord, queues: Queues, log: Log, write: Callable[[bytes], None], clock: Clock | None = None
 ) -> ActiveDriver:
-    """The same, and pass its log on."""
+    """The same, and pass its log on; of a driver that ended without any, what its job has printed instead."""
 
     def show() -> None:
         for piece in log.news():
             write(piece)
 
-    return wait_for_driver(record, queues, show, clock)
+    driver = wait_for_driver(record, queues, show, clock)
+    if not log.exists:
+        write(printed_by_job(record, queues, _JOB_LINES))
+    return driver
+
+
+def printed_by_job(record: DriverRecord, queues: Queues, count: int) -> bytes:
+    """The last lines that the job of a driver has printed, if its cluster keeps them: why the driver did not begin."""
+    holder = record.holder()
+    if holder is None or holder.cluster is None or holder.job is None:
+        return b""
+    try:
+        lines = queues.last_lines((holder.cluster, holder.job), count)
+    except ClusterError as error:
+        lines = [str(error)]
+    return "".join(f"{line}\n" for line in lines).encode()

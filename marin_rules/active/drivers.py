@@ -26,6 +26,9 @@ class ActiveDriver:
     is_alive: bool = False
     """Whether it runs or waits to, as far as anybody can tell."""
 
+    trouble: str | None = None
+    """Why nothing else is known of it: its files cannot be read now."""
+
     @property
     def is_over(self) -> bool:
         """Whether it has ended, with or without a word."""
@@ -34,6 +37,8 @@ class ActiveDriver:
     @property
     def state(self) -> str:
         """In a word or two for people."""
+        if self.trouble is not None:
+            return f"UNKNOWN ({self.trouble})"
         if self.end is not None:
             return "STOPPED" if self.end.stopped else f"ENDED (exit code {self.end.exit_code})"
         if not self.is_alive:
@@ -59,7 +64,11 @@ def look_at_drivers(records: Sequence[DriverRecord], answer: LiveJobs, now: floa
     found = []
     for record in records:
         # The end is read after the job was asked for: a driver writes it down first.
-        holder, end = record.holder(), record.end()
+        try:
+            holder, end = record.holder(), record.end()
+        except (OSError, ValueError, TypeError) as error:  # No answer, or files of somebody else's.
+            found.append(ActiveDriver(record, None, is_alive=True, trouble=str(error)))
+            continue
         job = None if holder is None or holder.job is None else jobs.get((str(holder.cluster), holder.job))
         found.append(ActiveDriver(record, holder, end, job, _is_alive(record, holder, job, answer, now)))
     return found

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from marin_rules.clusters.open import clusters_here
-from marin_rules.clusters.protocol import BusyError, ClusterError, ClusterJob, JobQueue
+from marin_rules.clusters.protocol import BusyError, ClusterError, ClusterJob, Extra, JobQueue
 from marin_rules.errors import MarinRulesError
+from marin_rules.settings.cluster_file import cluster_name
+from marin_rules.state.run_registry import registered_runs
 
 type JobName = tuple[str, str]
 """The name of a cluster, and the id of a job there."""
@@ -51,11 +53,15 @@ class Queues:
 
     @classmethod
     def open(cls) -> Self:
-        """The queues of all clusters that can be asked from here. One that cannot be opened stops nothing."""
+        """The queues of all clusters that can be asked from here. One that cannot be opened stops nothing.
+
+        The cluster file that was chosen is that of `MARIN_CLUSTER`, or else of the newest run that names one.
+        """
         queues, closed = [], {}
-        for cluster in clusters_here():
+        chosen = cluster_name() or next((run.cluster for run in reversed(registered_runs()) if run.cluster), None)
+        for cluster in clusters_here(chosen):
             try:
-                queues.append(cluster.open_queue())
+                queues.append(cluster.open_queue(chosen))
             except MarinRulesError as error:
                 closed[cluster.name] = str(error)
         return cls(queues, closed)
@@ -84,6 +90,20 @@ class Queues:
                 silent[name] = str(error)
         return LiveJobs(jobs, silent, frozenset(self._queues.keys() - silent.keys()))
 
+    def extras(self) -> tuple[list[tuple[str, Extra]], dict[str, str]]:
+        """What workers have had made beside their jobs, each with its cluster; and which clusters do not tell."""
+        found: list[tuple[str, Extra]] = []
+        silent = dict(self._closed)
+        for name, queue in self._queues.items():
+            try:
+                found += [(name, extra) for extra in queue.extras()]
+            except ClusterError as error:
+                silent[name] = str(error)
+        return found, silent
+
+    def remove(self, cluster: str, extra: Extra) -> None:
+        self._queues[cluster].remove(extra)
+
     def cancel(self, names: Collection[JobName]) -> None:
         """Ask for the end of jobs. A cluster that refuses does not keep the others from being asked."""
         errors = []
@@ -94,6 +114,12 @@ class Queues:
                 errors.append(error)
         if errors:
             raise errors[0]
+
+    def last_lines(self, job: JobName, count: int) -> Sequence[str]:
+        """The last lines of a job's own output that its cluster keeps; none if it keeps none. Raises `ClusterError`."""
+        cluster, number = job
+        queue = self._queues.get(cluster)
+        return () if queue is None else queue.last_lines(number, count)
 
     def look(self, names: Collection[JobName]) -> tuple[dict[JobName, ClusterJob], dict[str, str]]:
         """How these jobs stand, without those that nothing is known of; and which clusters are too busy to tell."""

@@ -7,7 +7,7 @@ touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from marin_rules.active.active_step import ActiveStep, StepAddress
 from marin_rules.active.clock import Clock, SystemClock
@@ -90,13 +90,12 @@ class Stopper:
 
 
 def _distinct(found: Sequence[ActiveStep]) -> list[ActiveStep]:
-    """What two looks have found, each worker and each job once: nobody is to be asked twice."""
-    by_holder = {
-        (
-            one.step.where,
-            None if one.job is None else name_of(one.job),
-            None if one.lease is None else one.lease.worker_id,
-        ): one
-        for one in found
-    }
+    """What two looks have found, each worker and each job once: nobody is to be asked twice.
+
+    The first look wins: after the second the run may be forgotten, and of its steps only the tags of jobs are left.
+    """
+    by_holder: dict[Hashable, ActiveStep] = {}
+    for one in found:
+        worker = None if one.lease is None else one.lease.worker_id
+        by_holder.setdefault((one.step.where, worker) if one.job is None else name_of(one.job), one)
     return list(by_holder.values())

@@ -6,6 +6,7 @@ the runs that this user has started; jobs of runs that are forgotten are found b
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -115,11 +116,19 @@ def look(queues: Queues, now: float) -> Survey:
     answer = queues.live_jobs()
     drivers = look_at_drivers(all_drivers(), answer, now)
     ended = {driver.record.id for driver in drivers if driver.is_over}
-    runs = [replace(run, driver_has_ended=run.id in ended) for run in registered_runs()]
+    known = [*registered_runs(), *filter(None, map(_run_elsewhere, drivers))]
+    runs = [replace(run, driver_has_ended=run.id in ended) for run in known]
     search = _Search(runs, answer.jobs, now)
     active = [search.look_at(run) for run in runs]
     search.take_the_rest()
     return Survey(active, search.found, now, answer.silent, drivers)
+
+
+def _run_elsewhere(driver: ActiveDriver) -> RegisteredRun | None:
+    """The run of a driver that is registered on another machine; None if there is none, or no telling."""
+    with contextlib.suppress(OSError, ValueError):
+        return driver.record.registered_run() if driver.trouble is None else None
+    return None
 
 
 def live_lease(output_path: str) -> LeaseRecord | None:
@@ -157,7 +166,7 @@ class _Search:
 
     def look_at(self, run: RegisteredRun) -> ActiveRun:
         try:
-            plan = read_plan(run.plan_path)
+            plan = read_plan(run.plan_path, run.digest)
             paths = [absolute(step.output_path, run.working_directory) for step in plan.steps]
             statuses = read_statuses(paths)
         except (MarinRulesError, OSError) as error:

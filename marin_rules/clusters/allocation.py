@@ -8,13 +8,14 @@ Each cluster has a module `allocation` in its folder, which reads what the clust
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from typing import Any, Protocol
 
 from marin_rules.clusters.open import CLUSTER_NAMES
 from marin_rules.clusters.ranks import Ranks
+from marin_rules.machines import MachineRequest
 
 DRIVER_JOB_VARIABLE = "MARIN_RULES_DRIVER_JOB"
 """The job that the driver itself is part of, as `VARIABLE=ID` for each kind of cluster, with no id for those it is not
@@ -36,6 +37,19 @@ class EndCause(Enum):
 
     UNKNOWN = "unknown"
     """The cluster does not answer."""
+
+
+class OtherMachine(Protocol):
+    """A machine that was started for the ranks of a step, with the same command as the machine of its worker."""
+
+    def serve(self, start: Sequence[str]) -> int:
+        """Run ranks when the worker asks for them, until it has no more need of this machine; returns an exit code.
+
+        `start` are the words that start a rank here; see `RankCall`.
+        """
+
+    def stop(self) -> None:
+        """End the rank, and then `serve`. To be called from a signal handler."""
 
 
 class Allocation(Protocol):
@@ -72,11 +86,22 @@ class Allocation(Protocol):
     def deadline(self) -> float | None:
         """When the cluster will end the job (seconds since 1970); None if it does not say."""
 
-    def ranks(self) -> Ranks:
-        """The way to start one process on each machine of the job."""
+    def ranks(self, request: MachineRequest) -> Ranks | None:
+        """The way to start one process on each machine that the job has, or makes, for a step which asks for these
+        machines; None for a step whose only process runs right here.
+
+        Called while all variables that the job was given are there.
+        """
+
+    def other_machine(self) -> OtherMachine | None:
+        """This machine, if it is not the one on which the job's worker runs, but there for its ranks alone."""
 
     def why_told_to_end(self) -> EndCause:
         """Asks the cluster. To be called in the job, after it got a signal."""
+
+    @property
+    def may_start_again(self) -> bool:
+        """Whether the cluster itself starts a job again whose machine is taken away."""
 
     def start_again(self) -> None:
         """Have the cluster end this job and queue it again, under the same id; a `ClusterError` if it does not."""

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
+from marin_rules.clusters.ranks import RankCall, RanksEnd, Take, variables_for
 from marin_rules.parentage import end_with_parent
 from marin_rules.process import variable_of
 
@@ -32,26 +33,25 @@ class LocalRanks:
 
     count: int
 
-    def coordinator_host(self) -> str:
-        return "127.0.0.1"
-
-    def run(
-        self, command: Sequence[str], variables: Mapping[str, str], take: Callable[[int | None, bytes], None]
-    ) -> str | None:
+    def run(self, call: RankCall, take: Take) -> RanksEnd:
         # Asked first: what a child reports of a program that is not there gets lost now and then.
-        if shutil.which(command[0]) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+        if shutil.which(call.start[0]) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), call.start[0])
+        variables = variables_for(self.count, "127.0.0.1", call.purpose)
         events: queue.SimpleQueue[_Line | _End] = queue.SimpleQueue()
         processes: list[subprocess.Popen[bytes]] = []
         try:
             for rank in range(self.count):
-                processes.append(self._start(command, variables, rank))
+                processes.append(self._start(call.words, variables, rank))
             readers = [thread for rank, process in enumerate(processes) for thread in _watched(rank, process, events)]
-            return _follow(processes, readers, events, take)
+            return RanksEnd(_follow(processes, readers, events, take))
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
+
+    def close(self) -> None:
+        """Nothing was made."""
 
     def _start(self, command: Sequence[str], variables: Mapping[str, str], rank: int) -> subprocess.Popen[bytes]:
         own = {"rank": rank, "local_rank": rank, "local_count": self.count}
@@ -81,7 +81,7 @@ def _follow(
     processes: Sequence[subprocess.Popen[bytes]],
     readers: Sequence[threading.Thread],
     events: queue.SimpleQueue[_Line | _End],
-    take: Callable[[int | None, bytes], None],
+    take: Take,
 ) -> str | None:
     """Pass on what the ranks print until the last has ended; returns what went wrong first."""
     problem: str | None = None

@@ -1,7 +1,8 @@
 """Finds a cluster by its name. Only the one that is asked for is imported.
 
 To add a cluster, fulfil the protocols of `clusters.protocol` in a folder of its own, with a module `cluster.py` that
-holds its `CLUSTER` and a module `allocation.py` (see `clusters.allocation`), and name it here.
+holds its `CLUSTER`, a module `allocation.py` (see `clusters.allocation`) and a module `resources.py` whose
+`RESOURCE_NAMES` are all names that its site may answer with, and name it here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from importlib import import_module
 from marin_rules.clusters.protocol import Cluster
 from marin_rules.errors import SettingsError
 
-CLUSTER_NAMES = ("slurm",)
+CLUSTER_NAMES = ("slurm", "gcp")
 """The clusters, each a folder beside this file."""
 
 _MODULES = {
@@ -30,6 +31,12 @@ def open_cluster(name: str) -> Cluster:
     return cluster
 
 
-def clusters_here() -> list[Cluster]:
-    """All clusters that can be asked from this machine."""
-    return [cluster for cluster in map(open_cluster, CLUSTER_NAMES) if cluster.is_here()]
+def resource_names() -> set[str]:
+    """All names that the sites of all clusters may give to the resources of jobs. Asked by every run, hence cheap."""
+    modules = (import_module(f"marin_rules.clusters.{name}.resources") for name in CLUSTER_NAMES)
+    return {name for module in modules for name in module.RESOURCE_NAMES}
+
+
+def clusters_here(name: str | None) -> list[Cluster]:
+    """All clusters that can be asked from this machine; `name` is that of the cluster's file that was chosen."""
+    return [cluster for cluster in map(open_cluster, CLUSTER_NAMES) if cluster.is_here(name)]

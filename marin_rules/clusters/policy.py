@@ -204,7 +204,8 @@ def _decide_on_live_job(history: History, job: ClusterJob, notices: tuple[str, .
         reason = _too_often(history, f"{_job(history)} was taken off its machine")
         return Fail(history, reason, may_retry=False, job_lives=True, notices=notices)
     if job.state is JobState.RUNNING and history.state is not JobState.RUNNING and history.has_word:
-        notices = (*notices, f"start  {history.name} on {job.nodes}")
+        where = f" on {job.nodes}" if job.nodes else ""
+        notices = (*notices, f"start  {history.name}{where}")
     return Wait(replace(history, state=job.state, nodes=job.nodes or history.nodes, ended_since=None), notices)
 
 

@@ -22,6 +22,8 @@ from enum import Enum
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
+from marin_rules.checks import Check
+from marin_rules.clusters.prices import Price
 from marin_rules.errors import MarinRulesError
 from marin_rules.machines import MachineRequest
 
@@ -189,6 +191,12 @@ def live_jobs_of(tag: JobTag, jobs: Iterable[ClusterJob]) -> list[ClusterJob]:
     return [job for job in jobs if job.is_live and job.tag is not None and job.tag.is_same_step(tag)]
 
 
+STEP_VARIABLE = "MARIN_RULES_STEP_VARIABLE_"
+"""Stands before the name of a variable that a step was given as `env_vars`."""
+
+OWNER_VARIABLE = "MARIN_RULES_OWNER"
+"""Whose jobs a process submits that runs under another name than that person: a driver on a machine of the cloud."""
+
 JOB = "{job}"
 """Stands for the id of a job in the name of its log, since it is not known before the job is submitted."""
 
@@ -205,7 +213,7 @@ class JobRequest:
 
     variables: Mapping[str, str]
     """All environment variables of the job but those that the cluster adds. They may hold secrets: they are written to
-    no file or command line of ours."""
+    no file or command line of ours. A name that begins with `STEP_VARIABLE` is one that the step itself was given."""
 
     folder: str
     """Where it starts."""
@@ -229,8 +237,27 @@ class JobRequest:
     at_once: int | None = None
     """How many elements may have machines at the same time; None leaves that to the cluster."""
 
+    meeting_place: str = ""
+    """A folder in the store of the run, for what the machines of the job tell each other where nothing else connects
+    them. What of it is used, the cluster's part of the house says."""
+
     warning_seconds: int | None = None
     """How long before its time limit it gets SIGUSR1, if the cluster can do so; None for no warning."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Something that the worker of a step has had made beside its job, and that costs something: a TPU slice."""
+
+    id: str
+    words: str
+    """What it is and where, for people."""
+
+    state: str
+    """In the cluster's own word."""
+
+    tag: JobTag | None = None
+    """That of the job whose worker had it made."""
 
 
 class JobQueue(Protocol):
@@ -281,8 +308,18 @@ class JobQueue(Protocol):
         Those that have ended already are no error.
         """
 
+    def extras(self) -> Sequence[Extra]:
+        """All that workers of this user have had made beside their jobs, in whatever state. Raises `ClusterError`."""
+
+    def remove(self, extra: Extra) -> None:
+        """Have such a thing deleted; one that is gone is no error."""
+
     def log_of(self, log: str, job: str) -> str:
-        """Where a job's own output is, for a `JobRequest.log`."""
+        """Where a job's own output is, for a `JobRequest.log`: a file, or the address of a page."""
+
+    def last_lines(self, job: str, count: int) -> Sequence[str]:
+        """The last lines that a job or element has printed, if the cluster itself keeps them; none of one that prints
+        to a file alone. Raises `ClusterError`."""
 
     def advice(self, job: ClusterJob) -> str | None:
         """What a person can do about a job that may wait for ever; None if it is as it should be."""
@@ -308,11 +345,14 @@ class Site(Protocol):
     def trust(self) -> tuple[str, ...]:
         """Whose environments are used there beside one's own: users, and groups as `@name`."""
 
-    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+    def resources(
+        self, request: MachineRequest, step: str, attempt: int = 1, regions: Sequence[str] | None = None
+    ) -> Mapping[str, Any]:
         """What the job of a step asks for, by the names that users give it in profiles.
 
-        Memory and time grow with each attempt. Raises `SettingsError`, which names the step and what there is instead,
-        if the site has no such machines.
+        Memory and time grow with each attempt. `regions` are where the step's data are: its job goes to one of them, if
+        the site has a choice of regions. Raises `SettingsError`, which names the step and what there is instead, if the
+        site has no such machines.
         """
 
     def defaults(self) -> Mapping[str, Any]:
@@ -324,6 +364,25 @@ class Site(Protocol):
     def describe(self, resources: Mapping[str, Any]) -> str:
         """Where a job with these resources goes, in a few words for people."""
 
+    def price(self, resources: Mapping[str, Any]) -> Price | None:
+        """What an hour of a job with these resources costs, which may be unknown; None where nobody is billed."""
+
+    def check(self, request: JobRequest) -> None:
+        """Refuse a job that the cluster would not take, in the words of its submission: `RefusedError`. Nobody is
+        asked, so what only the cluster itself can know is not seen."""
+
+
+@dataclass(frozen=True)
+class WantedMachines:
+    """What a step of an experiment asks for."""
+
+    step: str
+    request: MachineRequest
+    """Of an array step, what each of its tasks asks for."""
+
+    regions: Sequence[str] | None = None
+    """Where its data are, if that is known."""
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -333,15 +392,21 @@ class Cluster:
     """The block of the cluster's file that is about it, and the word before a job's id: `slurm`. Two ways to the same
     cluster share it."""
 
-    open_queue: Callable[[], JobQueue]
+    open_queue: Callable[[str | None], JobQueue]
     open_site: Callable[[str | None], Site]
-    """By the name of a cluster's file; without a name the cluster is asked what it has. Raises `SettingsError`."""
+    """Both by the name of a cluster's file; without a name the cluster is asked what it has. Raises `SettingsError`."""
 
     first_file: Callable[[], str]
     """A first version of the cluster's file, with what the cluster itself can tell. Raises `ClusterError`."""
 
-    is_here: Callable[[], bool]
-    """Whether it can be asked from this machine. Starts no process."""
+    is_here: Callable[[str | None], bool]
+    """Whether it can be asked from this machine, given the name of the cluster's file that was chosen. Starts no
+    process."""
 
-    resource_names: Sequence[str]
-    """All names that `Site.resources` may answer with."""
+    may_share_files: bool = True
+    """Whether its machines may have the files of the machine that starts a run."""
+
+    check: Callable[[str | None, str, Sequence[WantedMachines]], Iterable[Check]] = lambda name, prefix, wanted: ()
+    """What its jobs will need, looked at before the first run: for the cluster's file of this name, this prefix, and
+    steps with these machines, if an experiment was named. Each is told as soon as it is known. Changes nothing, except
+    for a small object below the prefix that is written and deleted. Raises `SettingsError`."""

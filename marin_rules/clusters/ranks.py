@@ -1,11 +1,12 @@
 """Ranks: the same program, started once on each machine of a step.
 
-How that is done is a cluster's business: `srun`, processes of this machine (`local_ranks`). All of them promise:
+How that is done is a cluster's business: `srun`, processes of this machine (`local_ranks`), the hosts of a TPU slice
+that the process of the step has made for it. All of them promise:
 
-- A rank knows from its environment who it is: `MARIN_PROCESS_RANK`, `_LOCAL_RANK` and `_LOCAL_COUNT` (see
-  `marin_rules.process`), beside the variables of this process and those that `run` is given.
+- A rank knows from its environment who it is and where to meet the others (see `marin_rules.process`), beside the
+  variables that the process which called `run` has.
 - When one of them fails, the others are asked to end (SIGTERM) and, after a while, killed.
-- None of them outlives the process that called `run`.
+- None of them outlives the process that called `run` for long.
 """
 
 from __future__ import annotations
@@ -13,14 +14,61 @@ from __future__ import annotations
 import hashlib
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from marin_rules.errors import MarinRulesError
+from marin_rules.process import ThisProcess
 
 FIRST_PORT, LAST_PORT = 61_000, 65_535
 """Linux gives the ports below these to whoever does not care which one he gets."""
 
 _PORTS_TRIED = 64
+
+
+type Take = Callable[[int | None, bytes], None]
+"""Takes a line that a rank has printed, with its number; None for the lines of whatever starts the ranks."""
+
+
+@dataclass(frozen=True)
+class RankCall:
+    """What each rank is to run."""
+
+    start: Sequence[str]
+    """The words that start it on the machine of the caller, or on one that was set up like it."""
+
+    report: str
+    """Where it leaves what came of it: a folder that all machines see, its last argument."""
+
+    purpose: str = ""
+    """Tells this call from all others that may run at the same time."""
+
+    stopped: Callable[[], bool] = lambda: False
+    """Whether the caller was told to stop: then the ranks are, too, unless that reaches them by itself."""
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.start, REPORT_OPTION, self.report]
+
+
+REPORT_OPTION = "--report"
+
+
+@dataclass(frozen=True)
+class RanksEnd:
+    """How the ranks ended."""
+
+    problem: str | None = None
+    """What went wrong; None when all exited with 0."""
+
+    first: int | None = None
+    """The rank that failed first, where that is known."""
+
+    lost_machines: bool = False
+    """They had no part in it: machines were taken away or broke. They may be started again."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What has become known of their machines, for the step's info file."""
 
 
 class Ranks(Protocol):
@@ -30,16 +78,16 @@ class Ranks(Protocol):
     def count(self) -> int:
         """How many ranks there will be."""
 
-    def coordinator_host(self) -> str:
-        """The machine of rank 0, by a name or an address that the others can reach."""
+    def run(self, call: RankCall, take: Take) -> RanksEnd:
+        """Run all ranks to their end. May be called again after machines were lost."""
 
-    def run(
-        self, command: Sequence[str], variables: Mapping[str, str], take: Callable[[int | None, bytes], None]
-    ) -> str | None:
-        """Run all ranks to their end; returns what went wrong, None when all exited with 0.
+    def close(self) -> None:
+        """Give machines back that were made for the ranks."""
 
-        Each line that a rank prints is passed to `take` with its number, those of whatever starts the ranks with None.
-        """
+
+def variables_for(count: int, host: str, purpose: str) -> dict[str, str]:
+    """What all ranks are told, if rank 0 is on this machine, which the others know as `host`."""
+    return ThisProcess(count=count, coordinator_address=coordinator_address(host, purpose)).to_variables()
 
 
 def coordinator_address(host: str, purpose: str) -> str:

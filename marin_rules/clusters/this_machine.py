@@ -55,8 +55,8 @@ def lacking(request: MachineRequest) -> str | None:
     lacks = []
     if request.gpus > len(gpus()):
         lacks.append(f"{request.gpus} GPUs" if request.gpus > 1 else "GPU")
-    if request.tpu:
-        lacks.append(f"TPU {request.tpu}")
+    if request.tpus:
+        lacks.append(f"TPU {request.tpus[0]}")
     if request.cpu > (os.cpu_count() or 1):
         lacks.append(f"{request.cpu} cores")
     if request.memory_mb > memory_mb():

@@ -1,4 +1,4 @@
-"""`marin-rules jobs list | logs | stop | wait`: active steps and submitted drivers, here and on clusters."""
+"""`marin-rules jobs list | logs | stop | reap | wait`: active steps and submitted drivers, here and on clusters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from contextlib import closing
 
 from marin_rules.active.active_step import StepAddress
 from marin_rules.active.driver_stopping import stop_driver
-from marin_rules.active.driver_watch import follow_driver, wait_for_driver
+from marin_rules.active.driver_watch import follow_driver, printed_by_job, wait_for_driver
 from marin_rules.active.lookup import find_driver, find_run, find_steps, the_only
-from marin_rules.active.queues import Queues
+from marin_rules.active.queues import Queues, name_of
+from marin_rules.active.reaping import leftovers
 from marin_rules.active.settling import Stopped
 from marin_rules.active.step_logs import Log, follow, rank_log_path, task_place
 from marin_rules.active.stopping import Stopper
-from marin_rules.active.survey import Survey, look
+from marin_rules.active.survey import Survey, is_dead_driver, look
+from marin_rules.clusters.protocol import ClusterError, ClusterJob, Extra
 from marin_rules.commands.output import say, write
 from marin_rules.errors import MarinRulesError
 from marin_rules.state.driver_record import KEPT_DAYS, DriverRecord
@@ -28,6 +30,9 @@ from marin_rules.views.drivers import how_it_ended
 _STEP = "a step, by its name, its <name>-<hash> or its output path"
 _RUN = "a run, by its id or the beginning of it: at least the name of the experiment file"
 _DRIVER = "a submitted driver, by its id, the beginning of it, or its name"
+
+_JOB_LINES = 100
+"""Of the output of a job itself, unless --tail says otherwise."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +51,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     stop = actions.add_parser("stop", help="end a step or a whole run: it is CANCELLED, and can be run again")
     stop.add_argument("target", metavar="STEP|RUN|DRIVER", help=f"{_STEP}, or {_RUN}, or {_DRIVER}")
     stop.set_defaults(run=_with_queues(_stop))
+    reap = actions.add_parser(
+        "reap",
+        help="list what is left of runs whose drivers are dead (jobs, TPU slices in any state), and end it if asked",
+    )
+    reap.add_argument("--yes", action="store_true", help="cancel these jobs, and delete what is beside them")
+    reap.add_argument(
+        "--unknown", action="store_true", help="also of runs that this machine knows nothing of: others may drive them"
+    )
+    reap.set_defaults(run=_with_queues(_reap))
     wait = actions.add_parser("wait", help="until a submitted driver has ended; the exit code is that of its run")
     wait.add_argument("driver", metavar="DRIVER", help=_DRIVER)
     wait.set_defaults(run=_with_queues(_wait))
@@ -84,9 +98,13 @@ def _logs(options: argparse.Namespace, queues: Queues) -> int:
     log = Log(path, tail=options.tail)
     if not log.exists:
         why = _why_no_log(survey, step, log.path)
-        if not options.follow:
+        printed = _printed_by_jobs(survey, step, queues, options)
+        if not options.follow and not printed:
             raise MarinRulesError(why)
-        say(why)
+        say(f"{why}. So far the job itself has printed:" if printed else why)
+        write(printed)
+        if not options.follow:
+            return 0
     if options.follow:
         follow(step, log, write, queues, task=task)
         say(f"step {step.name}: {_state(step)}")
@@ -103,6 +121,9 @@ def _driver_logs(options: argparse.Namespace, record: DriverRecord, queues: Queu
     if options.follow:
         say(how_it_ended(follow_driver(record, queues, log, write)))
         return 0
+    if not log.exists:
+        say(f"driver {record.id} has printed nothing so far")
+        write(printed_by_job(record, queues, options.tail or _JOB_LINES))
     for piece in log.news():
         write(piece)
     return 0
@@ -143,6 +164,32 @@ def _stop(options: argparse.Namespace, queues: Queues) -> int:
     return 0 if stopped.holder is None else 1
 
 
+def _reap(options: argparse.Namespace, queues: Queues) -> int:
+    survey = _survey(queues)
+    extras, silent = queues.extras()
+    for cluster, why in silent.items():
+        say(f"cannot list what is beside the jobs of {cluster}, where nothing is ended: {why}")
+    # Of a cluster that does not list its jobs nothing is known that lives.
+    extras = [(cluster, extra) for cluster, extra in extras if cluster not in survey.silent_clusters]
+    dead = {active.run.id for active in survey.runs if is_dead_driver(active.run, survey.now)}
+    living = {active.run.id for active in survey.runs} - dead
+    jobs = queues.live_jobs().jobs
+    found = leftovers(jobs, extras, dead, living, unknown_too=options.unknown)
+    for left in found:
+        print(f"{left.words}{f' of {left.step}' if left.step else ''}: {left.why}")
+    if not found:
+        print("nothing is left over")
+    elif not options.yes:
+        print("`marin-rules jobs reap --yes` ends all of it; steps that it ends can be run again")
+    else:
+        queues.cancel([(left.cluster, left.id) for left in found if isinstance(left.what, ClusterJob)])
+        for left in found:
+            if isinstance(left.what, Extra):
+                queues.remove(left.cluster, left.what)
+        print(f"ended {len(found)}")
+    return 0
+
+
 def _survey(queues: Queues) -> Survey:
     survey = look(queues, time.time())
     for cluster, why in survey.silent_clusters.items():
@@ -157,6 +204,22 @@ def _why_no_log(survey: Survey, step: StepAddress, path: str) -> str:
     if jobs:
         return f"step {step.name} has written no log yet: {', '.join(jobs)}"
     return f"step {step.name} has no log at {path}: {_state(step)}"
+
+
+def _printed_by_jobs(survey: Survey, step: StepAddress, queues: Queues, options: argparse.Namespace) -> bytes:
+    """What the jobs of a step have printed without its worker: how the step's Python is made, say, and why that fails.
+
+    A cluster that does not tell is no reason to say less of the step.
+    """
+    lines: list[str] = []
+    for found in survey.of_step(step):
+        whole = () if found.job is None else (found.job,)
+        for job in whole if options.task is None else (job for job in found.jobs if job.task == options.task):
+            try:
+                lines += queues.last_lines(name_of(job), options.tail or _JOB_LINES)
+            except ClusterError as error:
+                say(str(error))
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _outcome(stopped: Stopped) -> str:

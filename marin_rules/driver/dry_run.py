@@ -15,8 +15,7 @@ from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.settings.locations import config_file
 from marin_rules.settings.ownership import check_not_planted
 from marin_rules.state.assessment import Assessment
-from marin_rules.state.status import read_statuses
-from marin_rules.state.stored_states import assess_stored
+from marin_rules.state.stored_states import assess_stored, stored_statuses
 from marin_rules.state.table import table
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import check_directory
@@ -39,8 +38,7 @@ def show(plan: FrozenPlan) -> None:
     lines = [f"experiment {plan.run.caller_path}, prefix {plan.run.prefix}"]
     lines += [f"warning: {warning}" for warning in plan.warnings]
     print("\n".join(lines), file=sys.stderr, flush=True)
-    statuses = read_statuses([step.output_path for step in plan.steps])
-    assessment = assess_stored(plan, statuses, plan.forced)
+    assessment = assess_stored(plan, stored_statuses(plan), plan.forced)
     text = table(
         assessment,
         dry_run=True,
@@ -54,7 +52,7 @@ def show(plan: FrozenPlan) -> None:
 
 def trouble_ahead(plan: FrozenPlan, assessment: Assessment) -> str | None:
     """What would stop a run before its first step. No error: whoever may only read a prefix may ask what is done."""
-    if not assessment.scheduled:
+    if not assessment.scheduled or plan.unseen:
         return None
     try:
         check_directory(plan.run.directory)

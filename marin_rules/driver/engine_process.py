@@ -18,7 +18,7 @@ from marin_rules.driver.dry_run import needs_engine, show
 from marin_rules.driver.stop_signals import RunStopped, passed_on
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.plan_file import write_plan
-from marin_rules.state.failures import Failure, read_failures
+from marin_rules.state.failures import Failure, PreviousTaskFailedError, read_failures
 from marin_rules.storage.explain import StorageError
 from marin_rules.storage.prefix import claim_prefix
 from marin_rules.worker.standard_streams import open_standard_streams
@@ -55,7 +55,10 @@ def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None
     failures = [] if dry_run else read_failures(plan)
     if not failures:
         raise EngineError(f"the run stopped with exit code {code}: see the messages above")
-    raise StepsFailedError(f"{len(failures)} step(s) failed") from _step_error(failures[0])
+    cause = _step_error(failures[0])
+    if all(failure.previous for failure in failures):
+        raise PreviousTaskFailedError(f"{len(failures)} step(s) failed previously: {failures[0].message}") from cause
+    raise StepsFailedError(f"{len(failures)} step(s) failed") from cause
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,9 @@ class Executor:
         """
         if max_concurrent is not None and max_concurrent < 1:
             raise SettingsError(f"max_concurrent must be at least 1, not {max_concurrent}")
-        plan = self.prepare(steps, run_only=run_only, force=force, force_run_failed=force_run_failed)
+        plan = self.prepare(
+            steps, run_only=run_only, force=force, force_run_failed=force_run_failed, may_be_unseen=lambda: dry_run
+        )
         run_in_engine(plan, dry_run=dry_run, max_concurrent=max_concurrent)
         return dict(self.output_paths)
 
@@ -175,11 +177,14 @@ class Executor:
         run_only: Sequence[str] | None = None,
         force: Sequence[str] | None = None,
         force_run_failed: bool = True,
+        may_be_unseen: Callable[[], bool] = lambda: False,
     ) -> FrozenPlan:
-        """The plan that `run` would run."""
+        """The plan that `run` would run; `may_be_unseen` for one that is only shown (see `plans.prepare`)."""
         steps = check_steps(steps)
         graph = IdentityGraph()
-        settings = self._settings(run_only=run_only, force=force or (), force_run_failed=force_run_failed)
+        settings = self._settings(
+            run_only=run_only, force=force or (), force_run_failed=force_run_failed, may_be_unseen=may_be_unseen
+        )
         plan = self._plan = prepare(steps, settings, graph)
         self._executor_info = None
         self._take_in(self._graph.adopt(graph))

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from marin_rules.clusters.protocol import STEP_VARIABLE
+
 NAMES_VARIABLE = "MARIN_JOB_VARIABLES"
 """More names, between commas."""
 
@@ -112,6 +114,7 @@ WITH_SHARED_FILES = (
 
 OF_THE_DRIVER = (
     "MARIN_RULES_DRIVER_JOB",
+    "MARIN_RULES_NAMED_VARIABLES",
     "MARIN_RULES_OWN_VARIABLES",
     "MARIN_RULES_STEP_VARIABLES",
     "MARIN_RULES_SUPERVISOR",
@@ -119,16 +122,18 @@ OF_THE_DRIVER = (
 )
 """What leads to the driver's own processes and memory, which no other machine can reach: never passed on."""
 
-PATH_OF_A_NODE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""For a job on a node that shares nothing with the driver."""
+OF_THE_DRIVERS_JOB = ("MARIN_RULES_JOB_", STEP_VARIABLE)
+"""Begin the names of what a job is told of itself, and has for its steps, if the driver is in one: never passed on."""
 
 
 def chosen_variables(environment: Mapping[str, str], *, shared: bool, more: Sequence[str] = ()) -> dict[str, str]:
-    """The variables of `environment` that a job gets; `more` are names that users have added."""
+    """The variables of `environment` that a job gets; `more` are names that users have added.
+
+    Without shared files it finds its programs by the PATH of its machine, or of the container that it runs in.
+    """
     names = [*EVERYWHERE, *(WITH_SHARED_FILES if shared else ()), *more]
     own = [name.strip() for name in environment.get(NAMES_VARIABLE, "").split(",") if name.strip()]
-    found = _matching(environment, [*names, *own])
-    return found if shared else {"PATH": PATH_OF_A_NODE, **found}
+    return _matching(environment, [*names, *own])
 
 
 def _matching(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -137,5 +142,7 @@ def _matching(environment: Mapping[str, str], names: Iterable[str]) -> dict[str,
     return {
         name: value
         for name, value in environment.items()
-        if (name in exact or name.startswith(beginnings)) and name not in OF_THE_DRIVER
+        if (name in exact or name.startswith(beginnings))
+        and name not in OF_THE_DRIVER
+        and not name.startswith(OF_THE_DRIVERS_JOB)
     }

@@ -3,6 +3,7 @@
 One `Launcher` a run, one `Launch` a job:
 
     launcher.check(steps, groups)      refuses what cannot be sent; a dry run does so, too
+    launcher.draft(step, cores=4)      what its job will be given, before anything is sent
     launcher.prepare(steps)            before the first job: checks again, and sends the code ahead
     launch = launcher.for_step(step, cores=4, command=..., folder=..., log=...)
     launch.script              lines of bash, the body of a batch script
@@ -24,27 +25,23 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from marin_rules.clusters.protocol import JOB
 from marin_rules.driver.job_variables import chosen_variables
 from marin_rules.driver.node_python import node_python
+from marin_rules.driver.node_start import check_prefix, log_there, start_lines
 from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.settings.cluster_file import find_cluster_file
 from marin_rules.settings.job_settings import JobSettings
 from marin_rules.software import bootstrap
 from marin_rules.software.code_archive import CodeArchive, package_files, publish
-from marin_rules.urls import is_url
 from marin_rules.worker.module_start import START_VARIABLE, modules_of
-from marin_rules.worker.variables import for_job_elsewhere
+from marin_rules.worker.variables import for_job_elsewhere, one_by_one
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Variables that tell libraries how many cores a job has: else they would take all that a node has."""
 
 _WORKER = "marin_rules.worker"
-
-_END = "END_OF_BOOTSTRAP"
 
 _EXITS = {
     bootstrap.EXIT_DAMAGED: "what it fetched is not what this run has sent",
@@ -80,23 +77,37 @@ class Launch:
 class Launcher:
     """Makes the launches of one run."""
 
-    def __init__(self, plan: FrozenPlan, settings: JobSettings | None = None, cluster: str | None = None) -> None:
+    def __init__(
+        self,
+        plan: FrozenPlan,
+        settings: JobSettings | None = None,
+        cluster: str | None = None,
+        *,
+        has_no_disk: bool = False,
+    ) -> None:
+        """`has_no_disk`: the machines of this kind of cluster have nothing in common but a bucket."""
+        self._has_no_disk = has_no_disk
         self._plan = plan
         self._settings = settings or JobSettings()
         self._cluster = cluster
         self._archive: CodeArchive | None = None
-        self._archive_path = ""
 
     @property
     def shared(self) -> bool:
         """Whether nodes see the driver's files."""
         return self._settings.shared
 
+    @property
+    def meeting_place(self) -> str:
+        """Where the machines of a job can leave word for each other."""
+        return os.path.join(self._plan.run.directory, "meetings")
+
     def check(self, steps: Iterable[FrozenStep], groups: Iterable[str] = ()) -> None:
         """Refuse steps that cannot be launched, as far as is known by now, and `groups` of several; sends nothing."""
         if self._settings.shared:
             return
-        self._check_prefix()
+        run = self._plan.run
+        check_prefix((run.prefix, run.executor_info_base_path), has_no_disk=self._has_no_disk)
         for step in steps:
             self._check(step)
         if names := ", ".join(sorted(groups)):
@@ -111,7 +122,7 @@ class Launcher:
         if self._cluster is not None:  # Jobs ask it for regions and buckets, where they look for the project's files.
             files[f"config/clusters/{self._cluster}.yaml"] = find_cluster_file(self._cluster).read_bytes()
         self._archive = CodeArchive.of(files)
-        self._archive_path = publish(self._archive, self._plan.run.executor_info_base_path, say)
+        publish(self._archive, self._plan.run.executor_info_base_path, say)
 
     def for_step(
         self, step: FrozenStep, arguments: Sequence[str] = (), *, cores: int, command: str, folder: str, log: str
@@ -123,11 +134,15 @@ class Launcher:
         if self._settings.shared:
             whole = " ".join([command, *arguments])
             return self.for_group([step.variables], cores=cores, command=whole, folder=folder, log=log)
-        variables, start = self._variables([step.variables], cores), self._start()
-        if step.machines is not None and step.machines.replicas > 1:
-            variables[START_VARIABLE] = start  # For the other machines, which have nothing yet, either.
-        script = f"set -- {shlex.join([*self._worker(step), *arguments])}\n{start}"
-        return Launch(script, variables, self._settings.scratch, self._log_there(JOB))
+        assert self._archive is not None, "prepare comes before the first launch"
+        return self._elsewhere(step, arguments, cores, self._archive)
+
+    def draft(self, step: FrozenStep, *, cores: int) -> Launch:
+        """A launch to be looked at before the code is sent ahead: as large as that of the step will be, with the same
+        variables."""
+        if self._settings.shared:
+            return self.for_step(step, cores=cores, command="", folder="", log="")
+        return self._elsewhere(step, (), cores, CodeArchive(b""))
 
     def for_group(self, numbers: Iterable[int | None], *, cores: int, command: str, folder: str, log: str) -> Launch:
         """The same for several steps in one job, which Snakemake runs; `numbers` are those of their variables."""
@@ -135,47 +150,43 @@ class Launcher:
             raise SettingsError(_NO_GROUPS)
         return Launch(command, self._variables(numbers, cores), folder, log)
 
+    def _elsewhere(self, step: FrozenStep, arguments: Sequence[str], cores: int, archive: CodeArchive) -> Launch:
+        own = one_by_one(step.variables, self._plan.variables)
+        variables, start = {**self._variables([], cores), **own}, self._start(archive)
+        if step.machines is not None and (step.machines.replicas > 1 or step.machines.tpus):
+            variables[START_VARIABLE] = start  # For the other machines, which have nothing yet, either.
+        script = f"set -- {shlex.join([*self._worker(step), *arguments])}\n{start}"
+        return Launch(script, variables, self._settings.scratch, self.log_there)
+
     def _variables(self, numbers: Iterable[int | None], cores: int) -> dict[str, str]:
         settings = self._settings
         return {
             **dict.fromkeys(THREADS, str(cores)),
             **chosen_variables(os.environ, shared=settings.shared, more=settings.variables),
-            **for_job_elsewhere(numbers),
+            **for_job_elsewhere(numbers, self._plan.variables),
         }
 
-    def explain(self, exit_code: int | None, job: str) -> str:
-        """What to say of the end of a job whose log cannot be read here: why, if the code tells, and where to look."""
-        if self._settings.shared:
-            return ""
-        why = _EXITS.get(exit_code) if exit_code is not None else None
-        where = f"what it printed is in {self._log_there(job)} on its node"
-        return f": {why}; {where}" if why else f"; {where}"
+    def explain(self, exit_code: int | None) -> str | None:
+        """Why a job never came to its worker, if its exit code tells."""
+        return None if self._settings.shared or exit_code is None else _EXITS.get(exit_code)
 
-    def _log_there(self, job: str) -> str:
-        return os.path.join(self._settings.scratch, f"marin-rules-{job}.log")
+    @property
+    def log_there(self) -> str:
+        """What jobs print to on nodes that do not share the driver's files, `JOB` for the job's id."""
+        return log_there(self._settings)
 
     def _worker(self, step: FrozenStep) -> list[str]:
         """The module that runs the step, and its arguments."""
         what = ("--digest", self._plan.digest, "--plan", self._plan.run.plan_path, "--step", step.key)
         return [*modules_of(step, _WORKER), *what]
 
-    def _start(self) -> str:
+    def _start(self, archive: CodeArchive) -> str:
         """Bash that starts the module of its arguments on a node that has nothing yet."""
-        assert self._archive is not None, "prepare comes before the first launch"
         run, settings = self._plan.run, self._settings
-        python = node_python(settings, run.prefix, run.python_version)
-        words = shlex.join([self._archive_path, self._archive.digest, run.python_version, settings.scratch])
-        source = Path(bootstrap.__file__).read_text(encoding="utf-8")
-        return "\n".join([*python.lines, f"exec {python.word} -I - {words} \"$@\" <<'{_END}'", f"{source}{_END}"])
-
-    def _check_prefix(self) -> None:
-        for path in (self._plan.run.prefix, self._plan.run.executor_info_base_path):
-            if not is_url(path) and not os.path.isabs(path):
-                raise SettingsError(
-                    f"the cluster's nodes do not share this machine's files (jobs: shared: false), so that {path}, in"
-                    f" {os.getcwd()}, means nothing to them: choose a prefix in a bucket, or an absolute path that"
-                    " they all have"
-                )
+        version = run.python_version
+        python = node_python(settings, run.prefix, version)
+        place = archive.path_below(run.executor_info_base_path)
+        return start_lines(python, place, archive.digest, version, settings.scratch)
 
     def _check(self, step: FrozenStep) -> None:
         why = None

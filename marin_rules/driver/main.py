@@ -1,28 +1,34 @@
 """`executor_main`: the last line of every experiment file.
 
-Started as a script, it reads its flags and runs the steps through the engine. Under Snakemake it hands them over.
+Started as a script, it reads its flags and runs the steps through the engine. Under Snakemake it hands them over. What
+goes wrong is raised, as Marin raises it; if nobody catches it, the program ends with one line instead of a traceback.
 """
 
 from __future__ import annotations
 
-import logging
+import functools
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
 from marin_rules.driver import submitted_plan
+from marin_rules.driver.brief_end import end_with_message
 from marin_rules.driver.engine_process import EngineError, StepsFailedError, run_in_engine
 from marin_rules.driver.executor import Executor
 from marin_rules.driver.stop_signals import RunStopped
 from marin_rules.errors import MarinRulesError, SettingsError
+from marin_rules.log_setup import configure_logging
 from marin_rules.placeholders import InputName
 from marin_rules.plans.code_after import line_after_executor_main
 from marin_rules.plans.experiment_file import current_experiment_file
 from marin_rules.plans.run import INFO_FOLDER, caller_of_this_process
+from marin_rules.plans.step_spec import StepSpec
 from marin_rules.refusals import check_steps
+from marin_rules.state.failures import PreviousTaskFailedError
 from marin_rules.steps import ExecutorStep
 from marin_rules.storage.files import read_bytes
 from marin_rules.storage.prefix import marin_prefix
@@ -47,39 +53,108 @@ class ExecutorMainConfig:
     run_only: list[str] | None = None
     """Regular expressions for step names: these steps and what they need run, and no others."""
 
+    max_concurrent: int | None = None
+    """How many steps run at the same time; without it all that are ready, of those on this machine as many as it has
+    cores."""
+
     force: list[str] | None = None
     """Regular expressions for step names: these steps, and all that depend on them, run again even if they are done."""
 
-    max_concurrent: int | None = None
-    """How many steps run at the same time; without it as many as there are cores."""
+
+type Steps = Sequence[ExecutorStep[Any] | InputName | StepSpec]
+
+_DRY_RUN = "--dry_run"
 
 
-def executor_main(
-    config: ExecutorMainConfig | None = None,
-    steps: Sequence[ExecutorStep[Any] | InputName] = (),
+def asks_for_dry_run(arguments: Sequence[str]) -> bool:
+    """Whether a command line says so: `--dry_run`, `--dry_run true` or `--dry_run=true`."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        flag, separator, value = word.partition("=")
+        if flag == _DRY_RUN:
+            return (value if separator else following).lower() not in ("false", "no", "off", "0")
+    return False
+
+
+def run_experiment(
+    config: ExecutorMainConfig | None,
+    steps: Any,
     description: str | None = None,
     max_concurrent: int | None = None,
 ) -> None:
-    """Run `steps` as the flags say. `config` in place of flags is for calls from Python, and raises what fails."""
+    """Do with the steps of an experiment what this process is there for: run them, or hand them over.
+
+    `--dry_run` on the command line is heeded, though whoever gives a config, or uses a StepRunner, need not read any
+    flags: whoever writes it wants nothing to run.
+    """
     if _is_being_imported_by_a_spawned_child():
         return
     experiment = current_experiment_file()
-    if experiment is not None:
-        experiment.steps.extend(check_steps(steps))
-        experiment.description = description or experiment.description
-        if config is not None:
-            experiment.defaults |= {key: value for key, value in vars(config).items() if value is not None}
+    if experiment is None:
+        config = config or ExecutorMainConfig()
+        with _told_briefly():
+            dry_run = config.dry_run or asks_for_dry_run(sys.argv[1:])
+            _run(replace(config, dry_run=dry_run), steps, description, max_concurrent)
         return
+    experiment.steps.extend(check_steps(steps))
+    experiment.has_called = True
+    experiment.description = description or experiment.description
     if config is not None:
-        _run(config, steps, description, max_concurrent)
+        experiment.defaults |= {key: value for key, value in vars(config).items() if value is not None}
+
+
+@overload
+def executor_main(steps: Steps, description: str | None = None, /, *, max_concurrent: int | None = None) -> None: ...
+
+
+@overload
+def executor_main(steps: Steps, /, *, description: str | None = None, max_concurrent: int | None = None) -> None: ...
+
+
+@overload
+def executor_main(
+    config: ExecutorMainConfig | None = None,
+    steps: Steps = (),
+    description: str | None = None,
+    max_concurrent: int | None = None,
+) -> None: ...
+
+
+# Marin's has what takes no flags as `__wrapped__`, and scripts with flags of their own call that.
+@functools.wraps(run_experiment, assigned=(), updated=())
+def executor_main(
+    config: Any = None, steps: Any = (), description: str | None = None, max_concurrent: int | None = None
+) -> None:
+    """Run `steps` as the flags say. `config` in place of flags is for calls from Python.
+
+    The config may be left out, as in Marin: `executor_main(steps, description)`. Raises what `Executor.run` raises.
+    """
+    if config is not None and not isinstance(config, ExecutorMainConfig):
+        if steps and not isinstance(steps, str):
+            raise SettingsError("executor_main takes the steps as one list: executor_main([...], 'a description')")
+        config, steps, description = None, config, steps or description
+    if config is not None or _is_only_executed_for_its_steps():
+        run_experiment(config, steps, description, max_concurrent)
         return
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
+    configure_logging()
     try:
-        _run(_parse_flags(), steps, description, max_concurrent)
-    except (MarinRulesError, StepsFailedError, EngineError, OSError) as error:
-        sys.exit(f"error: {error}" if not isinstance(error, StepsFailedError) else f"{error}: see their logs above")
+        run_experiment(_parse_flags(), steps, description, max_concurrent)
     except KeyboardInterrupt as stop:
         sys.exit(128 + (stop.number if isinstance(stop, RunStopped) else signal.SIGINT))
+
+
+@contextmanager
+def _told_briefly() -> Iterator[None]:
+    """Should what is raised inside the block end the program, then with one line."""
+    try:
+        yield
+    except (MarinRulesError, StepsFailedError, PreviousTaskFailedError, EngineError, OSError) as error:
+        told = f"{error}: see their logs above" if type(error) is StepsFailedError else f"error: {error}"
+        end_with_message(error, told)
+        raise
+
+
+def _is_only_executed_for_its_steps() -> bool:
+    return current_experiment_file() is not None or _is_being_imported_by_a_spawned_child()
 
 
 def _is_being_imported_by_a_spawned_child() -> bool:
@@ -91,6 +166,7 @@ def _is_being_imported_by_a_spawned_child() -> bool:
 _SPELLING = """A list is written as '["^a$", "^b"]'. See --help."""
 
 
+@_told_briefly()
 def _parse_flags() -> ExecutorMainConfig:
     import draccus  # Only a script needs them, and they take a while to import.
     import yaml
@@ -123,13 +199,14 @@ def _with_values(arguments: list[str]) -> list[str]:
 
 def _run(
     config: ExecutorMainConfig,
-    steps: Sequence[ExecutorStep[Any] | InputName],
+    steps: Any,
     description: str | None,
     max_concurrent: int | None,
 ) -> None:
     steps = check_steps(steps)
     if not steps:
-        raise MarinRulesError("executor_main() was given no steps")
+        print("nothing to do: no steps were given", file=sys.stderr)
+        return
     prefix = config.prefix or marin_prefix()
     base = config.executor_info_base_path or os.path.join(prefix, INFO_FOLDER)
     executor = Executor(prefix, base, description)

@@ -3,7 +3,7 @@
 Either the cluster's file names one (`jobs: python:`) that has what the worker imports: the quickest way, and the right
 one for images of containers and virtual machines, into which it is built. Or uv, which the node must then have, makes
 one: of the driver's minor version, with the worker's packages in the driver's versions, once for all jobs of a user on
-that node.
+that node. The job of a driver gets one with all that a driver imports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ above=0$(stat -c %a "$folder/..")
 # Before anything in it is executed: in a folder like /tmp anybody can have made one of that name.
 if [[ ! -d $folder || -L $folder || ! -O $folder ]] || ((0$(stat -c %a "$folder") & 022)) ||
     ((above & 02 && !(above & 01000))); then
-    echo "marin-rules: the step was not started: $folder is not this user's own folder, or others could exchange it." \
+    echo "marin-rules: nothing was started: $folder is not this user's own folder, or others could exchange it." \
         "Remove it, or name another folder in 'jobs: scratch:' of the cluster's file." >&2
     exit {not_ours}
 fi
@@ -50,14 +50,14 @@ class NodePython:
     """What starts it."""
 
 
-def node_python(settings: JobSettings, prefix: str, version: str) -> NodePython:
-    """The Python of a node, for a run with this prefix and this version of Python."""
+def node_python(settings: JobSettings, prefix: str, version: str, *, drives: bool = False) -> NodePython:
+    """The Python of a node, for a run with this prefix and this version of Python; `drives`: for its driver."""
     if settings.python is not None:
         return NodePython((), shlex.quote(settings.python))
     # Imported here: it needs `packaging`, which only drivers have.
-    from marin_rules.software.requirements import worker_requirements
+    from marin_rules.software.requirements import driver_requirements, worker_requirements
 
-    requirements = worker_requirements(prefix)
+    requirements = driver_requirements(prefix) if drives else worker_requirements(prefix)
     digest = hashlib.sha256(" ".join((version, *requirements)).encode()).hexdigest()
     making = _MAKING.format(
         folder=f"{shlex.quote(os.path.join(settings.scratch, 'marin-rules-'))}$UID",

@@ -1,7 +1,8 @@
 """Submits a driver: the user's command becomes a small job of a cluster, or a process that outlives its terminal.
 
     1. the command is parsed, and run once as a dry run that hands its plan over (`submitted_plan`)
-    2. the package, with its Snakefile and profiles, is unpacked into a folder that is named after its content
+    2. the package, with its Snakefile and profiles, is unpacked into a folder that is named after its content; for a
+       machine that does not see this one's files, it is put below the prefix (`sent_driver`)
     3. a record is written (`state.driver_record`), so that the driver can be listed, followed, stopped and waited for
     4. the supervisor is started (`supervisor`), in a job or here
 
@@ -24,30 +25,30 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from marin_rules.clusters.open import CLUSTER_NAMES, open_cluster
 from marin_rules.clusters.patience import pause_seconds
 from marin_rules.clusters.protocol import BusyError, Cluster, ClusterError, JobQueue, JobRequest, JobTag, Site
 from marin_rules.driver import submitted_plan
+from marin_rules.driver.driver_words import moved_profile, snakemake_words
 from marin_rules.driver.job_variables import NAMES_VARIABLE, chosen_variables
-from marin_rules.driver.submitted_command import (
-    Program,
-    SubmittedCommand,
-    has_file,
-    inside,
-    moved_files,
-    without_file,
-)
+from marin_rules.driver.node_start import check_prefix, log_there
+from marin_rules.driver.sent_driver import CODE, SentDriver, check_no_files, pack, script_of, variables_of
+from marin_rules.driver.submitted_command import Program, SubmittedCommand
 from marin_rules.driver.submitted_plan import SubmittedPlan
 from marin_rules.errors import MarinRulesError, SettingsError
-from marin_rules.project import PACKAGE, WORKFLOW, project_folder
+from marin_rules.project import PACKAGE, project_folder
 from marin_rules.settings.cluster_file import CLUSTER_VARIABLE, find_cluster_file, read_block
-from marin_rules.settings.job_settings import read_job_settings
-from marin_rules.settings.profiles import profile_folder
-from marin_rules.software.code_archive import CodeArchive, package_files, project_files, unpacked
+from marin_rules.settings.job_settings import JobSettings, read_job_settings
+from marin_rules.software.code_archive import (
+    PLUGINS_FOLDER,
+    CodeArchive,
+    package_files,
+    project_files,
+    publish,
+    unpacked,
+)
 from marin_rules.state.driver_record import (
     NAME,
     SUBMITTING,
@@ -59,6 +60,7 @@ from marin_rules.state.driver_record import (
     code_folder,
     drivers_folder,
     make_folders,
+    place_below,
 )
 from marin_rules.storage.files import read_bytes
 from marin_rules.worker.variables import for_driver_elsewhere
@@ -66,9 +68,6 @@ from marin_rules.worker.variables import for_driver_elsewhere
 SUPERVISOR = "marin_rules.driver.supervisor"
 ENGINE = "marin_rules.engine"
 _PROFILE_VARIABLE = "SNAKEMAKE_PROFILE"
-_PLUGINS = os.path.join("engine", "plugins")
-"""Where Snakemake finds our plug-ins, below the package of a checkout; an installed one has them elsewhere."""
-
 _MOST_WARNING_SECONDS = 300
 _TRIES = 5
 """How often a cluster that does not answer is asked to take a driver."""
@@ -114,13 +113,27 @@ class _Place:
     """A cluster that takes the driver."""
 
     cluster: Cluster
+    file: str | None
+    """The name of the cluster's file."""
+
     site: Site
-    variables: tuple[str, ...]
-    """What jobs get there beside the usual variables."""
+    settings: JobSettings
+    sees_files: bool
+    """Whether the machines of drivers have the files of this one; those of steps may not."""
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What the job of a driver executes, and where."""
+
+    script: str
+    variables: Mapping[str, str]
+    folder: str
+    log: str
 
 
 def submit(submission: Submission, is_over: Callable[[DriverRecord], bool], say: Say) -> Submitted:
-    """Submit a driver. Nothing is left behind by a submission that is refused.
+    """Submit a driver. Nothing is left behind by a submission that is refused, but for code that the next one uses.
 
     `is_over`: whether a driver has ended; the name of one that has not is taken.
     """
@@ -132,14 +145,17 @@ def submit(submission: Submission, is_over: Callable[[DriverRecord], bool], say:
         place = asked or _place_for(submission, handed, say)
         with changing_drivers():
             _check_name(submission.name, is_over)
-            code = _code()
-            record = _record(submission, handed, code, in_job=place is not None)
+            sent = _packed(submission, handed, place) if place is not None and not place.sees_files else None
+            record = _record(submission, handed, sent, in_job=place is not None)
             os.rename(staging, record.folder)
             os.mkdir(staging, 0o700)  # For whoever removes it.
             record.write()
     try:
+        if place is not None and sent is not None:
+            start = _start_elsewhere(place, record, submission, handed, sent, say)
+            return _submit_to(place, record, start, say)
         if place is not None:
-            return _submit_to(place, record, submission, handed, say)
+            return _submit_to(place, record, _start_there(place, record, submission, handed), say)
         return _start_here(record, submission, handed)
     except BaseException:
         if record.holder() is None:
@@ -196,7 +212,8 @@ def _place_for(submission: Submission, handed: SubmittedPlan, say: Say) -> _Plac
     if handed.cluster is not None:
         return _place_of(handed.cluster)
     cluster = open_cluster(handed.sends_to)
-    return _Place(cluster, cluster.open_site(None), ())
+    settings = read_job_settings(None, may_share=cluster.may_share_files)
+    return _Place(cluster, None, cluster.open_site(None), settings, settings.shared)
 
 
 def _place_of(name: str) -> _Place:
@@ -209,15 +226,11 @@ def _place_of(name: str) -> _Place:
             f" ({', '.join(f'`{kind}:`' for kind in CLUSTER_NAMES)}). Add one, with `drivers: partition:` in it if they"
             " have a partition of their own, or submit with --here."
         )
-    settings = read_job_settings(name)
-    if not settings.shared and not read_block(path, kind).get("drivers"):
-        raise SettingsError(
-            f"cluster {name} has no queue for drivers: its nodes do not see the files of this machine (jobs: shared:"
-            f" false), and a driver needs them. If some do, name them in {path} with `{kind}: drivers: partition:`;"
-            " else submit with --here."
-        )
     cluster = open_cluster(kind)
-    return _Place(cluster, cluster.open_site(name), settings.variables)
+    settings = read_job_settings(name, may_share=cluster.may_share_files)
+    # Whoever gives drivers machines of their own, on a cluster whose others share nothing, does so for their files.
+    sees_files = settings.shared or bool(read_block(path, kind).get("drivers"))
+    return _Place(cluster, name, cluster.open_site(name), settings, sees_files)
 
 
 # -- what runs -----------------------------------------------------------------------------------------------
@@ -228,10 +241,21 @@ def _code() -> str:
     return unpacked(CodeArchive.of({**package_files(), **project_files(project_folder())}), code_folder())
 
 
-def _record(submission: Submission, handed: SubmittedPlan, code: str, *, in_job: bool) -> DriverRecord:
+def _packed(submission: Submission, handed: SubmittedPlan, place: _Place) -> SentDriver:
+    """The same for a machine that would not see that folder."""
+    check_prefix((handed.prefix, handed.base), has_no_disk=not place.cluster.may_share_files)
+    check_no_files(handed.rule_files)
+    arguments = submission.command.arguments if submission.command.program is Program.SNAKEMAKE else None
+    return pack(arguments, handed.snakefile, {name for name in (place.file, handed.cluster) if name is not None})
+
+
+def _record(submission: Submission, handed: SubmittedPlan, sent: SentDriver | None, *, in_job: bool) -> DriverRecord:
     command = submission.command
+    code = CODE if sent is not None else _code()
     checked = list(handed.rule_files)
-    if command.program is Program.SNAKEMAKE:
+    if sent is not None and sent.words:
+        words = [*sent.words]
+    elif command.program is Program.SNAKEMAKE:
         assert handed.snakefile is not None
         words, own = snakemake_words(command.arguments, handed.snakefile, code)
         checked += own
@@ -251,27 +275,9 @@ def _record(submission: Submission, handed: SubmittedPlan, code: str, *, in_job:
         code=code,
         checksums={path: checksum(path) for path in checked},
         submitted=time.time(),
+        prefix=handed.prefix,
+        place=None if sent is None else place_below(handed.base, handed.run_id),
     )
-
-
-def snakemake_words(arguments: Sequence[str], snakefile: str, code: str) -> tuple[list[str], list[str]]:
-    """What a driver starts for `snakemake ...`, and which files of the user's own that reads.
-
-    The project's Snakefile and profiles are taken from the code that was kept.
-    """
-    project, kept = project_folder(), Path(code, PACKAGE.name, WORKFLOW)
-    moved = moved_files(without_file(arguments, "-s"), partial(_moved, project=project, kept=kept))
-    own = inside(snakefile, project, kept)
-    words = ["snakemake", "--snakefile", own or snakefile]
-    if own is not None and not has_file(arguments, "--workflow-profile"):
-        words += ["--workflow-profile", str(kept / "profiles" / "default")]
-    return [*words, *moved], [] if own is not None else [snakefile]
-
-
-def _moved(profile: str, project: Path, kept: Path) -> str:
-    """Where a profile is taken from: one of the project's as it was kept, any other by the name it was given."""
-    folder = profile_folder(profile)
-    return (None if folder is None else inside(str(folder), project, kept)) or profile
 
 
 def checksum(path: str) -> str:
@@ -283,7 +289,7 @@ def _variables(
 ) -> dict[str, str]:
     """The environment of the driver. What was given with `-e` is named among what its jobs get, too."""
     package = os.path.join(record.code, PACKAGE.name)
-    paths = [record.code, os.path.join(package, _PLUGINS), base.get("PYTHONPATH", "")]
+    paths = [record.code, os.path.join(package, PLUGINS_FOLDER), base.get("PYTHONPATH", "")]
     names = [os.environ.get(NAMES_VARIABLE, ""), *submission.variables]
     found = {**base, **submission.variables, **for_driver_elsewhere(handed.variables)}
     found["PYTHONPATH"] = os.pathsep.join(
@@ -293,9 +299,7 @@ def _variables(
     if submission.cluster is not None:
         found[CLUSTER_VARIABLE] = submission.cluster
     if profile := found.get(_PROFILE_VARIABLE):
-        found[_PROFILE_VARIABLE] = _moved(
-            profile, project=project_folder(), kept=Path(record.code, PACKAGE.name, WORKFLOW)
-        )
+        found[_PROFILE_VARIABLE] = moved_profile(profile, record.code)
     return {name: value for name, value in found.items() if value or name != NAMES_VARIABLE}
 
 
@@ -340,22 +344,41 @@ def _holder_of(record: DriverRecord, process: subprocess.Popen[bytes]) -> Holder
 # -- on a cluster --------------------------------------------------------------------------------------------
 
 
-def _submit_to(
-    place: _Place, record: DriverRecord, submission: Submission, handed: SubmittedPlan, say: Say
-) -> Submitted:
+def _start_there(place: _Place, record: DriverRecord, submission: Submission, handed: SubmittedPlan) -> _Start:
+    base = chosen_variables(os.environ, shared=True, more=place.settings.variables)
+    variables = _variables(base, submission, handed, record)
+    return _Start(f"exec {shlex.join(_supervisor(record))}", variables, record.working_directory, record.log_path)
+
+
+def _start_elsewhere(
+    place: _Place,
+    record: DriverRecord,
+    submission: Submission,
+    handed: SubmittedPlan,
+    sent: SentDriver,
+    say: Say,
+) -> _Start:
+    """The same for a machine without our files; all that it needs is below the prefix after this."""
+    settings = place.settings
+    archive = publish(sent.archive, handed.base, say)
+    record.publish()
+    variables = variables_of(sent, settings, submission.variables, handed.variables, submission.cluster or place.file)
+    return _Start(script_of(record, sent.archive, archive, settings), variables, settings.scratch, log_there(settings))
+
+
+def _submit_to(place: _Place, record: DriverRecord, start: _Start, say: Say) -> Submitted:
     resources = {name: value for name, value in place.site.driver_resources().items() if value is not None}
-    base = chosen_variables(os.environ, shared=True, more=place.variables)
     request = JobRequest(
         name=record.name or record.id,
         tag=JobTag.of_driver(record.id),
-        script=f"exec {shlex.join(_supervisor(record))}",
-        variables=_variables(base, submission, handed, record),
-        folder=record.working_directory,
-        log=record.log_path,
+        script=start.script,
+        variables=start.variables,
+        folder=start.folder,
+        log=start.log,
         resources=resources,
         warning_seconds=_warning_seconds(resources),
     )
-    queue = place.cluster.open_queue()
+    queue = place.cluster.open_queue(place.file)
     try:
         ours = Holder(queue.cluster, _submitted(queue, request, record, say))
         holder = record.claim(ours)

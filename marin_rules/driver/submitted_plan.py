@@ -34,6 +34,10 @@ class SubmittedPlan:
     run_id: str
     digest: str
     experiment: str
+    prefix: str
+    base: str
+    """Where the prefix keeps what belongs to no step: `Run.executor_info_base_path`."""
+
     plan_path: str
     """Where the run will keep its plan."""
 
@@ -70,6 +74,8 @@ def hand_plan_over(plan: FrozenPlan, *, max_concurrent: int | None = None) -> No
         run_id=run.id,
         digest=plan.digest,
         experiment=run.caller_path,
+        prefix=run.prefix,
+        base=run.executor_info_base_path,
         plan_path=run.plan_path,
         rule_files=run.rule_files,
         cluster=run.cluster,

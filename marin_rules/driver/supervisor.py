@@ -15,6 +15,8 @@ alone listens to signals, and decides what they mean for the jobs of the run's s
 On a machine that is no cluster's, nobody starts a driver again: there every signal is a person's.
 
 An engine that is killed (by the kernel, for memory) is started again, some times.
+
+A driver on a machine that does not see the folder of its user begins in `supervisor_elsewhere`, and goes on here.
 """
 
 from __future__ import annotations
@@ -43,6 +45,12 @@ _WATCHED = frozenset({*_SIGNALS, signal.SIGCHLD})
 _MOST_RESTARTS = 3
 _PAUSE_SECONDS = 2.0
 """Between the death of an engine and its next start: a signal that killed it may be on its way to us, too."""
+
+_PUBLISH_SECONDS = 3.0
+"""Between two looks at what a driver has printed: a store takes no more than one write of an object a second."""
+
+LAST_WORDS_SECONDS = 20.0
+"""How long the end of a log is worth waiting for, if the store does not answer."""
 
 
 class Order(Enum):
@@ -78,9 +86,13 @@ _ORDERS = {
 class Supervisor:
     """Of one driver, from one start to its end or to the next start."""
 
-    def __init__(self, record: DriverRecord, allocation: Allocation | None) -> None:
+    def __init__(
+        self, record: DriverRecord, allocation: Allocation | None, publish: Callable[[float], None] | None = None
+    ) -> None:
+        """`publish`: called time and again, and before the end is written down, with how many seconds it may take."""
         self._record = record
         self._allocation = allocation
+        self._publish = publish
         self._order: Order | None = None
         self._restarts = 0
         self._engine = self._start()
@@ -88,7 +100,7 @@ class Supervisor:
     def run(self) -> int:
         """Until the engine has ended; returns the exit code of the run."""
         while True:
-            number = signal.sigwait(_WATCHED)
+            number = self._next_signal()
             if number != signal.SIGCHLD:
                 self._signalled(number)
             elif (code := self._engine.poll()) is not None:
@@ -96,8 +108,15 @@ class Supervisor:
                 if code >= 0 or self._order is not None or self._restarts == _MOST_RESTARTS:
                     return self._end(code)
                 self._restarts += 1
-                _say(f"the engine was killed by signal {-code}; again ({self._restarts} of at most {_MOST_RESTARTS})")
+                say(f"the engine was killed by signal {-code}; again ({self._restarts} of at most {_MOST_RESTARTS})")
                 self._engine = self._start()
+
+    def _next_signal(self) -> int:
+        if self._publish is None:
+            return signal.sigwait(_WATCHED)
+        while (found := signal.sigtimedwait(_WATCHED, _PUBLISH_SECONDS)) is None:
+            self._publish(0.0)
+        return found.si_signo
 
     def _start(self) -> subprocess.Popen[bytes]:
         supervisor = os.getpid()
@@ -137,29 +156,38 @@ class Supervisor:
         if self._order is Order.STOP:
             return
         why = None if self._allocation is None else self._allocation.why_told_to_end
-        order = order_for(number, is_asked_to_stop=self._record.is_asked_to_stop, why=why)
+        order = order_for(number, is_asked_to_stop=self._is_asked_to_stop(), why=why)
         if order is Order.STOP:
-            _say("stopping the run and its jobs")
+            say("stopping the run and its jobs")
         elif self._order is not None:
             return  # It is about to be started again anyhow.
         elif order is Order.START_AGAIN and not self._has_itself_queued_again():
             return
+        elif order is Order.LEAVE and self._allocation is not None and not self._allocation.may_start_again:
+            say("this driver loses its machine; jobs of steps go on. Submit the run again, and it takes them up")
         else:
-            _say("this driver will be started again; jobs of steps go on")
+            say("this driver will be started again; jobs of steps go on")
         self._order = order
         self._engine.send_signal(supervision.STOP if order is Order.STOP else supervision.LEAVE)
+
+    def _is_asked_to_stop(self) -> bool:
+        with contextlib.suppress(OSError):  # A store that does not answer: the cluster may.
+            return self._record.is_asked_to_stop
+        return False
 
     def _has_itself_queued_again(self) -> bool:
         assert self._allocation is not None
         try:
             self._allocation.start_again()
         except ClusterError as error:
-            _say(f"this driver's time is running out, and its job cannot be queued again: {error}")
+            say(f"this driver's time is running out, and its job cannot be queued again: {error}")
             return False
         return True
 
     def _end(self, code: int) -> int:
         """The end of the run, unless it goes on with the next start."""
+        if self._publish is not None:
+            self._publish(LAST_WORDS_SECONDS)
         exit_code = 128 - code if code < 0 else code
         if self._order in (Order.LEAVE, Order.START_AGAIN) and code != 0:
             return exit_code
@@ -172,6 +200,11 @@ def main() -> int:
     if record is None:
         print(f"marin-rules: there is no driver in {sys.argv[1]}: its submission was given up", file=sys.stderr)
         return 1
+    return supervise(record, lambda allocation: _drive(record, allocation))
+
+
+def supervise(record: DriverRecord, drive: Callable[[Allocation | None], int]) -> int:
+    """Call `drive` if this job or process is the driver and the run is to go on; returns an exit code."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # What is ignored is not waited for, either.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -179,29 +212,33 @@ def main() -> int:
     ours = Holder(owner=Owner.current()) if allocation is None else Holder(allocation.cluster, allocation.job_id)
     holder = record.claim(ours)
     if not holder.is_same(ours):
-        _say(f"driver {record.id} is {holder}; this one, {ours}, ends")
+        say(f"driver {record.id} is {holder}; this one, {ours}, ends")
         return 0
     if (end := record.end()) is not None:
         return end.exit_code
-    return _drive(record, allocation)
-
-
-def _drive(record: DriverRecord, allocation: Allocation | None) -> int:
     if record.is_asked_to_stop:
         record.write_end(STOPPED_CODE)
         return STOPPED_CODE
+    return drive(allocation)
+
+
+def _drive(record: DriverRecord, allocation: Allocation | None) -> int:
     os.chdir(record.working_directory)
     changed = [path for path, known in record.checksums.items() if checksum(path) != known]
     if changed:
-        _say(f"{', '.join(changed)} was edited after the submission, and is read where it is; submit the run again")
+        say(f"{', '.join(changed)} was edited after the submission, and is read where it is; submit the run again")
         record.write_end(1)
         return 1
-    times = "" if allocation is None or not allocation.restarts else f", started again ({allocation.restarts})"
-    _say(f"driver {record.id} on {os.uname().nodename}{times}")
+    say_begin(record, allocation)
     return Supervisor(record, allocation).run()
 
 
-def _say(text: str) -> None:
+def say_begin(record: DriverRecord, allocation: Allocation | None) -> None:
+    times = "" if allocation is None or not allocation.restarts else f", started again ({allocation.restarts})"
+    say(f"driver {record.id} on {os.uname().nodename}{times}")
+
+
+def say(text: str) -> None:
     with contextlib.suppress(OSError):  # A full disk must not end the run.
         print(f"{clock_now()} {text}", file=sys.stderr, flush=True)
 

@@ -17,7 +17,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,7 +26,8 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
 from marin_rules.clusters.open import open_cluster
-from marin_rules.clusters.policy import History
+from marin_rules.clusters.policy import Absence, History
+from marin_rules.clusters.prices import price_variables
 from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobRequest, JobTag
 from marin_rules.engine import plan_in_process
 from marin_rules.engine.cluster_notices import Notices
@@ -37,6 +38,7 @@ from marin_rules.engine.cluster_watch import Watch
 from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.job_command import job_command
 from marin_rules.engine.job_logs import JobLogs
+from marin_rules.engine.job_output import JobOutput
 from marin_rules.errors import MarinRulesError, SettingsError
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.worker.command import element_arguments
@@ -73,9 +75,10 @@ class ClusterExecutor(RemoteExecutor):
             days=self._settings.delete_logfiles_older_than,
         )
         try:
-            self._queue = cluster.open_queue()
+            self._queue = cluster.open_queue(self._in_process.plan.run.cluster)
         except MarinRulesError as error:
             raise WorkflowError(str(error)) from error
+        self._output = JobOutput(self._queue, self._in_process.launcher)
         plan = self._in_process.plan
         self._take_up = TakeUp(
             plan,
@@ -163,8 +166,9 @@ class ClusterExecutor(RemoteExecutor):
             name=str(job.name) if step is None else step.job_name or step.name,
             tag=tag,
             script=launch.script,
-            variables=launch.variables,
+            variables={**launch.variables, **({} if step is None else self._price(resources))},
             folder=launch.folder,
+            meeting_place=launcher.meeting_place,
             log=launch.log,
             resources=resources,
             requeue=not self._settings.no_requeue,
@@ -179,6 +183,11 @@ class ClusterExecutor(RemoteExecutor):
 
     def _describe(self, request: JobRequest) -> str:
         return "" if self._in_process.site is None else self._in_process.site.describe(request.resources)
+
+    def _price(self, resources: Mapping[str, Any]) -> dict[str, str]:
+        """For the books of a step that has its job to itself."""
+        site = self._in_process.site
+        return {} if site is None else price_variables(site.price(resources))
 
     def _resources(self, job: Any, step: FrozenStep | None) -> dict[str, Any]:
         """What a job asks for; where a hand-written rule says nothing, what the settings and the cluster's file say."""
@@ -234,8 +243,8 @@ class ClusterExecutor(RemoteExecutor):
         log = (info.aux or {}).get(LOG)
         self.report_job_error(info, msg=reason, aux_logs=[log] if log else [])
 
-    def explain(self, job: ClusterJob) -> str:
-        return self._in_process.launcher.explain(job.exit_code, job.id)
+    def explain(self, job: ClusterJob | Absence, log: str | None) -> str:
+        return self._output.explain(job, log)
 
     # -- the end ---------------------------------------------------------------------------------------------
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from marin_rules.clusters.protocol import ClusterJob
-from marin_rules.storage.files import read_part
 from marin_rules.units import clock_now
-
-_LOG_BYTES = 4096
 
 
 class Notices:
@@ -32,16 +28,11 @@ class Notices:
             is_new = self._is_new(f"reason {job.reason.split(',')[0]}")
             self.tell(f"waits  {name}: {job.cluster} job {job.id} has {job.reason}{f': {advice}' if is_new else ''}")
 
+    def forget_wait(self, job: ClusterJob) -> None:
+        """A job that runs may wait again, which is then news."""
+        self._told.discard(f"job {job.id}")
+
     def _is_new(self, text: str) -> bool:
         is_new = text not in self._told
         self._told.add(text)
         return is_new
-
-
-def last_words(log: str) -> str:
-    """Where a job that left no word about its end has printed something, and the last line of it."""
-    last = None
-    with contextlib.suppress(OSError):
-        lines = (read_part(log, -_LOG_BYTES, _LOG_BYTES) or b"").decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), None)
-    return f"; what the job itself printed is in {log}{f', at last: {last}' if last else ''}"

@@ -39,6 +39,7 @@ from marin_rules.storage.leases.held import held
 from marin_rules.storage.leases.lease import LeaseLostError
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
+from marin_rules.urls import is_url
 from marin_rules.worker.array_step import Begun, begin_array
 
 _ENDING_SECONDS = 1.0
@@ -256,7 +257,8 @@ class TakeUp:
 
     def _info(self, job: Any, track: Track, number: str) -> SubmittedJobInfo:
         log = self._log_of(job, track.step)
-        aux = {} if log is None else {LOG: self._queue.log_of(log, number)}
+        place = None if log is None else self._queue.log_of(log, number)
+        aux = {} if place is None or is_url(place) else {LOG: place}
         return SubmittedJobInfo(job, external_jobid=number, aux=aux)
 
 

@@ -23,7 +23,7 @@ from marin_rules.clusters.policy import (
 )
 from marin_rules.clusters.protocol import ClusterError, ClusterJob, JobQueue, JobState
 from marin_rules.engine.cluster_arrays import ArrayWatch, Progress
-from marin_rules.engine.cluster_notices import Notices, last_words
+from marin_rules.engine.cluster_notices import Notices
 from marin_rules.engine.cluster_takeup import LOG, status_of
 from marin_rules.engine.cluster_tracking import ArrayTrack, Clock, OwnJobs, Track
 from marin_rules.errors import MarinRulesError
@@ -47,8 +47,8 @@ class Reports(Protocol):
     def remove_log(self, log: str) -> None:
         """Of a job that has succeeded."""
 
-    def explain(self, job: ClusterJob) -> str:
-        """What to say of a job that left no word, and whose log cannot be read here."""
+    def explain(self, job: ClusterJob | Absence, log: str | None) -> str:
+        """What more there is to say of a job that left no word about its end."""
 
 
 class Watch:
@@ -65,7 +65,7 @@ class Watch:
         self._clock = clock
         self._silent = False
         self._arrays = ArrayWatch(
-            plan, queue, notices=notices, explain=self._explain, remove_log=reports.remove_log, clock=clock
+            plan, queue, notices=notices, explain=reports.explain, remove_log=reports.remove_log, clock=clock
         )
 
     def look(self, jobs: Sequence[tuple[SubmittedJobInfo, Track]]) -> Iterator[SubmittedJobInfo]:
@@ -181,8 +181,8 @@ class Watch:
             self._notices.tell(text)
         match decision:
             case Wait():
-                if isinstance(job, ClusterJob) and job.state is JobState.WAITING and track.step is not None:
-                    self._notices.tell_why_it_waits(track.name, job, self._queue.advice(job))
+                if isinstance(job, ClusterJob) and track.step is not None:
+                    self._tell_of_wait(job, track.name)
                 return True
             case Succeed(by_this_job=by_this_job):
                 track.foreign_job = None
@@ -196,6 +196,12 @@ class Watch:
             case Fail():
                 self._fail(info, track, decision, observation)
         return False
+
+    def _tell_of_wait(self, job: ClusterJob, name: str) -> None:
+        if job.state is JobState.WAITING:
+            self._notices.tell_why_it_waits(name, job, self._queue.advice(job))
+        elif job.state is JobState.RUNNING:
+            self._notices.forget_wait(job)
 
     def _observe(self, track: Track, job: ClusterJob | Absence) -> Observation:
         step, now = track.step, self._clock.now()
@@ -220,14 +226,8 @@ class Watch:
                 self._queue.cancel([track.history.job])
         reason = decision.reason
         if observation.task is TaskWord.NOTHING and decision.may_retry:
-            reason += self._explain(observation.job, (info.aux or {}).get(LOG))
+            reason += self._reports.explain(observation.job, (info.aux or {}).get(LOG))
         self._reports.failed(info, reason, may_retry=decision.may_retry)
-
-    def _explain(self, job: ClusterJob | Absence, log: str | None) -> str:
-        """What more there is to say of a job that left no word about its end."""
-        if log is not None:
-            return last_words(log)
-        return self._reports.explain(job) if isinstance(job, ClusterJob) else ""
 
 
 def _ids(info: SubmittedJobInfo, track: Track) -> list[str]:

@@ -19,6 +19,7 @@ from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from marin_rules.clusters.estimates import summary
 from marin_rules.driver.dry_run import trouble_ahead
 from marin_rules.engine import plan_in_process
 from marin_rules.engine.plan_in_process import PlanInProcess
@@ -189,10 +190,13 @@ class LogHandler(LogHandlerBase):
             colour=self._colour,
             whole=self.common_settings.verbose,
             destination=in_process.destination,
+            cost=summary(in_process.estimates()),
         )
         self._write(f"\n{show}\n")
         if dry_run and (trouble := trouble_ahead(in_process.plan, in_process.assessment)) is not None:
             self._write(f"warning: {trouble}")
+        if dry_run and (why := in_process.obstacle()) is not None:
+            self._write(f"warning: a run would stop before its first step: {why}")
         self._total = len(in_process.assessment.scheduled)
         if not dry_run and self._terminal and self._total:
             self._ticking = threading.Event()

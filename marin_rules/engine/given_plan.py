@@ -8,6 +8,7 @@ submitted driver.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 from marin_rules.driver.supervision import DIGEST_VARIABLE, PLAN_VARIABLE
@@ -36,11 +37,14 @@ def given_plan() -> FrozenPlan | None:
     return read_plan(path, os.environ.get(DIGEST_VARIABLE)) if path else None
 
 
-def plan_for(settings: Settings) -> FrozenPlan:
-    """The plan that this process was started with, or else that of the experiment which the configuration names."""
+def plan_for(settings: Settings, *, may_be_unseen: Callable[[], bool] = lambda: False) -> FrozenPlan:
+    """The plan that this process was started with, or else that of the experiment which the configuration names.
+
+    `may_be_unseen`: see `plans.prepare.PlanSettings`.
+    """
     plan = given_plan()
     if plan is None:
-        return prepare_experiment(settings)
+        return prepare_experiment(settings, may_be_unseen=may_be_unseen)
     if settings.cluster is not None:  # `python x.py` reads no configuration: it only knows MARIN_CLUSTER.
         plan.run = replace(plan.run, cluster=read_cluster(settings.cluster).name)
     return plan

@@ -147,10 +147,12 @@ class Invocation:
     @property
     def asks_for_dry_run(self) -> bool:
         """Whether the user's own words do: of those of a submission, the first `-n` is ours."""
-        from snakemake.cli import get_argument_parser
+        return _has_dry_run(sys.argv[2:])
 
-        options, _ = get_argument_parser().parse_known_args(sys.argv[2:])
-        return bool(options.dryrun)
+    @property
+    def will_be_dry_run(self) -> bool:
+        """The same as `dry_run`, while the Snakefile is read and Snakemake does not say so yet. Takes its time."""
+        return _has_dry_run(sys.argv[1:])
 
     @property
     def asks_for_jobs(self) -> bool:
@@ -246,3 +248,10 @@ class Invocation:
         """Rules named with -R/--forcerun."""
         settings = self._workflow.dag_settings
         return frozenset(str(name) for name in (settings.forcerun or ()))
+
+
+def _has_dry_run(words: list[str]) -> bool:
+    from snakemake.cli import get_argument_parser
+
+    options, _ = get_argument_parser().parse_known_args(words)
+    return bool(options.dryrun)

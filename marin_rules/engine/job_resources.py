@@ -3,17 +3,19 @@
 Rules take `threads` and `resources` from here. Locally a step gets at most what this machine has, and steps that run at
 the same time share it. A step that is divided into tasks gets as much as those need that can run at the same time. On a
 cluster the request is put in the cluster's words (see `clusters.protocol.Site`). What a profile says in `set-resources`
-wins. Plain steps ask for nothing but a slot.
+wins. Plain steps ask for nothing but a slot. What the jobs of a run may cost is estimated here, too, and whether the
+cluster would take them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 from typing import Any
 
-from marin_rules.clusters.open import CLUSTER_NAMES, open_cluster
-from marin_rules.clusters.protocol import Cluster, Site
+from marin_rules.clusters.estimates import Estimate
+from marin_rules.clusters.open import open_cluster, resource_names
+from marin_rules.clusters.protocol import ArrayTasks, Cluster, ClusterError, JobRequest, JobTag, Site
 from marin_rules.clusters.this_machine import gpus, memory_mb
 from marin_rules.driver.destination import destination_here, with_environment
 from marin_rules.engine.invocation import Invocation
@@ -31,12 +33,18 @@ class JobResources:
     def __init__(self, in_process: PlanInProcess, invocation: Invocation) -> None:
         self._in_process = in_process
         self._invocation = invocation
-        self._answers: dict[tuple[MachineRequest, int], Mapping[str, Any]] = {}
+        self._answers: dict[tuple[MachineRequest, tuple[str, ...] | None, int], Mapping[str, Any]] = {}
+        self._refusals: dict[Hashable, str | None] = {}
 
     @cached_property
     def _cluster(self) -> Cluster | None:
         name = self._invocation.cluster
         return None if name is None else open_cluster(name)
+
+    @property
+    def may_share_files(self) -> bool:
+        """Whether the machines of jobs may have the driver's files."""
+        return self._cluster is None or self._cluster.may_share_files
 
     @cached_property
     def site(self) -> Site | None:
@@ -49,7 +57,7 @@ class JobResources:
         if site is not None:
             for step in steps:
                 if step.machines is not None:
-                    site.resources(step.machines, step.name)
+                    self._there(step, 1)
         elif self._invocation.runs_here:
             self._invocation.count_cores()
             self._invocation.limit("mem_mb", memory_mb())
@@ -67,7 +75,7 @@ class JobResources:
         if not self._is_remote(rule):
             return {STEP_SLOT: 1}
         # Which cluster it is, if any, is not known yet while the rules are read: hence the names of all.
-        names = {*_HERE, *(name for cluster in CLUSTER_NAMES for name in open_cluster(cluster).resource_names)}
+        names = {*_HERE, *resource_names()}
         return {STEP_SLOT: 1, **{name: self._resource(name) for name in sorted(names)}}
 
     @cached_property
@@ -92,18 +100,20 @@ class JobResources:
             step = self._in_process.step(wildcards.step)
             assert step.machines is not None
             if self.site is not None:
-                return self._there(step.machines, step.name, attempt).get(name)
+                return self._there(step, attempt).get(name)
             amount = _HERE[name](step.machines) if name in _HERE else 0
             return amount * self._at_once(step) or None
 
         return evaluate
 
-    def _there(self, machines: MachineRequest, step: str, attempt: int) -> Mapping[str, Any]:
+    def _there(self, step: FrozenStep, attempt: int) -> Mapping[str, Any]:
         """Snakemake asks for each resource on its own; many steps ask for the same machines."""
         assert self.site is not None
-        if (machines, attempt) not in self._answers:
-            self._answers[machines, attempt] = self.site.resources(machines, step, attempt)
-        return self._answers[machines, attempt]
+        assert step.machines is not None
+        question = (step.machines, step.regions, attempt)
+        if question not in self._answers:
+            self._answers[question] = self.site.resources(step.machines, step.name, attempt, step.regions)
+        return self._answers[question]
 
     # -- for people ------------------------------------------------------------------------------------------
 
@@ -114,17 +124,66 @@ class JobResources:
         return with_environment(self._machines_in_words(step), self._in_process.plan, step)
 
     def _machines_in_words(self, step: FrozenStep) -> str | None:
-        request = step.machines
         if self.site is None:
             return None
-        if self._invocation.stays_here(self._in_process.rule(step)):
+        if self._stays_here(step):
             return "here"
-        resources = self._invocation.resources_of(step.key)
-        if request is None:  # A hand-written rule, which may leave it to the cluster's file.
-            resources = {**self.site.defaults(), **resources}
         assert self._cluster is not None
         tasks = "" if step.tasks is None else f"{step.tasks} tasks, each "
-        return f"{self._cluster.name}: {tasks}{self.site.describe(resources)}"
+        words = f"{self._cluster.name}: {tasks}{self.site.describe(self._sent_with(step))}"
+        estimate = self.estimate(step)
+        return words if estimate is None else f"{words}, {estimate}"
+
+    def estimate(self, step: FrozenStep) -> Estimate | None:
+        """What a step may cost; None for one that costs nothing. Known once the DAG is built."""
+        if self.site is None or self._stays_here(step):
+            return None
+        resources = self._sent_with(step)
+        price = self.site.price(resources)
+        return None if price is None else Estimate(step.name, price, resources.get("runtime"), step.tasks or 1)
+
+    def refusal(self, step: FrozenStep) -> str | None:
+        """Why the cluster would not take the job of a step; None if it may. Known once the DAG is built."""
+        if self.site is None or step.machines is None or self._stays_here(step):
+            return None
+        resources = self._sent_with(step)
+        # All that such a request is made of, but for names: many steps ask for the same.
+        question = (tuple(sorted(resources.items(), key=str)), step.variables, step.tasks, step.software is None)
+        if question not in self._refusals:
+            self._refusals[question] = self._asked(self.site, step, resources)
+        why = self._refusals[question]
+        return None if why is None else f"step {step.name!r} could not be submitted: {why}"
+
+    def _asked(self, site: Site, step: FrozenStep, resources: Mapping[str, Any]) -> str | None:
+        run, launcher = self._in_process.plan.run, self._in_process.launcher
+        tasks = None if step.tasks is None else ArrayTasks(1, 0)
+        launch = launcher.draft(step, cores=self._cores(step))
+        request = JobRequest(
+            name=step.job_name or step.name,
+            tag=JobTag.of(run.id, step.key, step.output_path, tasks),
+            script=launch.script,
+            variables=launch.variables,
+            folder=launch.folder,
+            log=launch.log,
+            meeting_place=launcher.meeting_place,
+            resources=resources,
+            elements=None if step.tasks is None else range(step.tasks),
+        )
+        try:
+            site.check(request)
+        except ClusterError as error:
+            return str(error)
+        return None
+
+    def _stays_here(self, step: FrozenStep) -> bool:
+        return self._invocation.stays_here(self._in_process.rule(step))
+
+    def _sent_with(self, step: FrozenStep) -> Mapping[str, Any]:
+        """What the job of a step gets, after all that profiles and flags change."""
+        assert self.site is not None
+        resources = self._invocation.resources_of(step.key)
+        # A hand-written rule may leave it to the cluster's file.
+        return {**self.site.defaults(), **resources} if step.machines is None else resources
 
 
 _HERE: Mapping[str, Callable[[MachineRequest], int]] = {

@@ -50,14 +50,19 @@ def _function_names(
     taken = {step.rule for step in steps if step.rule is not None} | set(reserved)
     names: dict[str, str] = {}
     for function in functions:
-        parts = [safe for part in function.split(".") if (safe := _identifier(part))] or ["step"]
-        same = [other for other in functions if _identifier(other.rsplit(".", 1)[-1]) == parts[-1]]
+        parts = [safe for part in _telling(function).split(".") if (safe := _identifier(part))] or ["step"]
+        same = [other for other in functions if _identifier(_telling(other).rsplit(".", 1)[-1]) == parts[-1]]
         candidates = [parts[-1]] if len(same) <= 1 else []  # None: of its own name, nothing is left.
         candidates += ["_".join(parts[-length:]) for length in range(2, len(parts) + 1)]
         candidates += [f"{parts[-1]}_{count}" for count in range(2, len(functions) + 3)]
         names[function] = next(name for name in candidates if name not in taken)
         taken.add(names[function])
     return names
+
+
+def _telling(function: str) -> str:
+    """A lambda that a function has made is called after that one: `tokenize_step.<locals>.<lambda>` says little."""
+    return function.removesuffix(".<locals>.<lambda>")
 
 
 def _identifier(text: str) -> str:

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from marin_rules.clusters.estimates import Estimate, refusal
 from marin_rules.clusters.protocol import Site
 from marin_rules.driver.launch import Launcher
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.state.assessment import IDLE, Assessment, StatusOrError
+from marin_rules.state.assessment import IDLE, Assessment, State, StatusOrError
 from marin_rules.state.info import read_info
 from marin_rules.state.status import Status, read_status, read_statuses
-from marin_rules.state.stored_states import assess_stored
+from marin_rules.state.stored_states import assess_stored, stored_statuses
 from marin_rules.units import parse_timestamp
 from marin_rules.urls import is_url
 from marin_rules.views.results import Cut, results
@@ -36,6 +37,15 @@ class PlanInProcess:
     assessment: Assessment | None = None
     destination: Callable[[FrozenStep], str | None] = lambda step: None
     """Where a step will run, for people."""
+
+    estimate: Callable[[FrozenStep], Estimate | None] = lambda step: None
+    """What a step may cost; None for one that costs nothing."""
+
+    refusal: Callable[[FrozenStep], str | None] = lambda step: None
+    """Why the cluster would not take the job of a step; None if it may."""
+
+    max_usd: float | None = None
+    """More than that, in US dollars, the steps of this run may not cost."""
 
     sends_away: bool = False
     """Steps that ask for machines run elsewhere."""
@@ -92,7 +102,7 @@ class PlanInProcess:
     def statuses(self) -> dict[str, StatusOrError]:
         """All statuses, read in bulk the first time."""
         if not self._statuses:
-            self._statuses = read_statuses([step.output_path for step in self.plan.steps])
+            self._statuses = stored_statuses(self.plan)
         return self._statuses
 
     def is_done(self, key: str) -> bool:
@@ -155,6 +165,22 @@ class PlanInProcess:
             return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
 
         return results(self.plan, lambda step: self.is_done(step.key), names, self.cut, self.gone)
+
+    def estimates(self) -> list[Estimate]:
+        """What the steps that this run is about to run may cost. Known once the DAG is built."""
+        verdicts = () if self.assessment is None else self.assessment.verdicts
+        found = (self.estimate(verdict.step) for verdict in verdicts if verdict.state is State.RUN)
+        return [estimate for estimate in found if estimate is not None]
+
+    def too_expensive(self) -> str | None:
+        """Why this run may cost more than it may; None if it may not."""
+        return None if self.max_usd is None else refusal(self.estimates(), self.max_usd)
+
+    def obstacle(self) -> str | None:
+        """Why this run stops before its first step; None if it does not. Known once the DAG is built."""
+        verdicts = () if self.assessment is None else self.assessment.verdicts
+        refusals = (self.refusal(verdict.step) for verdict in verdicts if verdict.state is State.RUN)
+        return next(filter(None, refusals), None) or self.too_expensive()
 
     def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
         """Judge every step, once a process."""

@@ -23,6 +23,7 @@ from marin_rules.urls import is_url
 from marin_rules.views.front_page import front_page
 from marin_rules.views.gathering import gather
 from marin_rules.views.overview_page import ExperimentFacts, counts, overview_page, total_runtime
+from marin_rules.views.spreadsheet import SUFFIXES
 from marin_rules.views.spreadsheet_page import spreadsheet_page
 from marin_rules.views.step_facts import StepFacts
 from marin_rules.views.step_page import step_page
@@ -95,7 +96,7 @@ def _declared(step: FrozenStep, names: Sequence[str]) -> Iterator[tuple[str, str
     """Name and local path of each file that the step declares and that is there."""
     for name in names:
         path = os.path.join(step.output_path, name)
-        if name.endswith((".csv", ".tsv")):  # A browser would download these instead of showing them.
+        if name.endswith(SUFFIXES):  # A browser would download these instead of showing them.
             page = spreadsheet_page(f"{step.name}/{name}", (read_bytes(path) or b"").decode(errors="replace"))
             yield name, _write(f"step-{step.index:05}-files/{_plain(name)}", page)
         else:

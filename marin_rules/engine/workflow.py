@@ -59,22 +59,25 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
     name_the_user()
     # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
     logging.getLogger("snakemake.logging").propagate = False
-    settings, plan = guarded(lambda: _settings_and_plan(config))
-    in_process, invocation = plan_in_process.start(plan), Invocation(workflow)
+    invocation = Invocation(workflow)
+    settings, plan = guarded(lambda: _settings_and_plan(config, invocation))
+    in_process = plan_in_process.start(plan)
     if invocation.is_driver:
         INTERRUPTS.install()
         use_warm_workers()
         if (remark := foreign_profile(sys.argv[1:])) is not None:
             logger.warning(remark)
     in_process.live = not invocation.is_driver  # A process for one job is there because something runs.
+    in_process.max_usd = settings.max_usd
     return MarinWorkflow(in_process, invocation, storage, settings.max_concurrent)
 
 
-def _settings_and_plan(config: Mapping[str, Any]) -> tuple[Settings, FrozenPlan]:
+def _settings_and_plan(config: Mapping[str, Any], invocation: Invocation) -> tuple[Settings, FrozenPlan]:
     settings = read_settings(config)
     check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
     check_not_planted(config_file(), os.getcwd(), "the configuration")
-    return settings, plan_for(settings)
+    is_kept = submitted_plan.is_wanted()
+    return settings, plan_for(settings, may_be_unseen=lambda: not is_kept and invocation.will_be_dry_run)
 
 
 def name_the_user() -> None:
@@ -105,6 +108,8 @@ class MarinWorkflow:
         # Snakemake inspects an input function at each of its calls, which is quicker for a plain function.
         self.inputs = lambda wildcards: self._inputs(wildcards)
         in_process.destination = self._jobs.destination
+        in_process.estimate = self._jobs.estimate
+        in_process.refusal = self._jobs.refusal
 
     # -- what is there ---------------------------------------------------------------------------------------
 
@@ -230,6 +235,11 @@ class MarinWorkflow:
     def _prepare(self, scheduled: list[FrozenStep]) -> None:
         """What must be known before Snakemake asks for the resources of jobs."""
         self._jobs.check(scheduled)
+        if self.in_process.max_usd is not None and self._jobs.site is None and not self.invocation.runs_here:
+            raise SettingsError(
+                "max_usd cannot be kept: what steps cost with this executor is not known. Choose one of this project's"
+                " profiles, or leave out max_usd."
+            )
         if self._max_concurrent is not None:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
         if self.invocation.runs_here:
@@ -240,7 +250,9 @@ class MarinWorkflow:
         self.in_process.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
         if self.in_process.sends_away:
             cluster = self.plan.run.cluster
-            self.in_process.launcher = Launcher(self.plan, read_job_settings(cluster), cluster)
+            may_share = self._jobs.may_share_files
+            settings = read_job_settings(cluster, may_share=may_share)
+            self.in_process.launcher = Launcher(self.plan, settings, cluster, has_no_disk=not may_share)
             sent = [step for step in scheduled if self.in_process.is_remote(step)]
             groups = {group for step in sent if (group := self.invocation.group_of(self.in_process.rule(step)))}
             self.in_process.launcher.check(sent, groups)
@@ -276,6 +288,7 @@ class MarinWorkflow:
 
     def start(self) -> None:
         """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
+        guarded(self._check_jobs)
         INTERRUPTS.take_terminate_over()
         give_plan(self.plan.run.plan_path, self.plan.digest)
         if self.invocation.deploys_conda:
@@ -287,6 +300,11 @@ class MarinWorkflow:
         guarded(lambda: self.in_process.launcher.prepare(sent, say=logger.warning))
         guarded(self._start_run)
         self.in_process.live = True
+
+    def _check_jobs(self) -> None:
+        """Here, for not before now Snakemake knows what each job asks for."""
+        if (why := self.in_process.obstacle()) is not None:
+            raise SettingsError(why)
 
     def _start_run(self) -> None:
         self._lifecycle.start(

@@ -18,6 +18,21 @@ DEFAULT_SCHEME = "gs"
 DEFAULT_TEMPORARY_PATH = "tmp/ttl={days}d"
 DEFAULT_TEMPORARY_DAYS = (1, 2, 3, 4, 5, 6, 7, 14, 30)
 
+_MARIN_BUCKETS = MappingProxyType({"europe-west4": "marin-eu-west4"})
+"""Marin's own buckets that are not called after their regions."""
+
+
+def marin_bucket(region: str) -> str:
+    """Marin's bucket in a region, for whoever works in its project without a cluster file."""
+    return _MARIN_BUCKETS.get(normalised(region), f"marin-{region}")
+
+
+def region_of_marin_bucket(bucket: str) -> str | None:
+    """The region of one of Marin's buckets, by its name; None for a bucket of somebody else."""
+    regions = {name: region for region, name in _MARIN_BUCKETS.items()}
+    named = bucket.removeprefix("marin-")
+    return regions.get(bucket) or (named if named != bucket else None)
+
 
 @dataclass(frozen=True)
 class Cluster:

@@ -6,7 +6,8 @@
       scratch: /local                      # a folder that each of them has
       variables: [LAB_TOKEN, 'LAB_*']      # what else jobs get of the driver's environment
 
-It means the same for every kind of cluster. Without a file, or without the block, nodes share the driver's files.
+It means the same for every kind of cluster. Without a file, or without the block, nodes share the driver's files if
+their kind of cluster can.
 """
 
 from __future__ import annotations
@@ -34,13 +35,18 @@ class JobSettings:
     """Names of variables that jobs get beside the usual ones; `LAB_*` stands for all that begin so."""
 
 
-def read_job_settings(cluster: str | None) -> JobSettings:
-    """The block in the file of this cluster."""
+def read_job_settings(cluster: str | None, *, may_share: bool = True) -> JobSettings:
+    """The block in the file of this cluster, on whose kind it depends whether its machines may share files."""
     if cluster is None:
-        return JobSettings()
+        return JobSettings(shared=may_share)
     path = find_cluster_file(cluster)
     given = {key: value for key, value in read_block(path, "jobs").items() if value is not None}
-    settings = JobSettings(**{**given, "variables": tuple(given.get("variables", ()))})
+    settings = JobSettings(**{"shared": may_share, **given, "variables": tuple(given.get("variables", ()))})
+    if settings.shared and not may_share:
+        raise SettingsError(
+            f"cluster file {path}: jobs.shared is true, but machines of this kind of cluster never have the files of"
+            " the machine that starts the run: take it out"
+        )
     if settings.shared and settings.python is not None:
         raise SettingsError(
             f"cluster file {path}: jobs.python is for nodes that do not share the driver's files, and jobs.shared is"

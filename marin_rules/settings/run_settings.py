@@ -27,7 +27,9 @@ class Settings:
     executor_info_base_path: str | None = None
     rules: tuple[str, ...] = ()
     cluster: str | None = None
+    compat: bool = False
     max_concurrent: int | None = None
+    max_usd: float | None = None
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
@@ -52,7 +54,9 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         executor_info_base_path=given.get("executor_info_base_path"),
         rules=_texts(given.get("rules", ())),
         cluster=given.get("cluster"),
+        compat=given.get("compat", False),
         max_concurrent=given.get("max_concurrent"),
+        max_usd=given.get("max_usd"),
     )
 
 

@@ -5,7 +5,7 @@ budget *before* anything is read; what does not fit is refused with a `BudgetErr
 
 Which budget counts, the innermost first:
 
-1. `with mirror_budget(gb):` around the code, for its threads, tasks and forked processes;
+1. `with mirror_budget(budget_gb):` around the code, for its threads, tasks and forked processes;
 2. `step_ledger(gb)`: one for a whole step. It is a small file that `MARIN_BUDGET_LEDGER` names, so that every
    process of the step on this machine, forked or spawned, spends from the same;
 3. one for the process, in memory.
@@ -44,6 +44,10 @@ _MARK = "marin-rules-budget"
 
 class BudgetError(StorageError):
     """Moving the data would cost more than was agreed to. Nothing was read."""
+
+
+TransferBudgetExceeded = BudgetError
+"""Marin's name for it."""
 
 
 @dataclass
@@ -200,11 +204,11 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager
-def mirror_budget(gb: float) -> Iterator[None]:
-    """A budget of `gb` gigabytes for what is moved inside the block, apart from all others."""
-    _checked_gb(gb, "mirror_budget()")
-    with _ledger_file(gb) as path:
-        token = _of_this_block.set(FileLedger(path, gb))
+def mirror_budget(budget_gb: float) -> Iterator[None]:
+    """A budget of so many gigabytes for what is moved inside the block, apart from all others."""
+    _checked_gb(budget_gb, "mirror_budget()")
+    with _ledger_file(budget_gb) as path:
+        token = _of_this_block.set(FileLedger(path, budget_gb))
         try:
             yield
         finally:

@@ -93,8 +93,8 @@ def _cat(filesystem: Any, keys: list[str]) -> dict[str, Any]:
         return {key: _one(filesystem, key) for key in keys}
     from fsspec.asyn import sync
 
-    # s3fs would else ask for the size of each object first, to fetch the parts of large ones side by side.
-    options = {"max_concurrency": 1} if "s3" in filesystem.protocol else {}
+    # Newer versions of s3fs would else ask for the size of each object first, to fetch parts of it side by side.
+    options = {name: 1 for name in inspect.signature(filesystem._cat_file).parameters if name == "max_concurrency"}
 
     async def all_of_them() -> list[Any]:
         turns = asyncio.Semaphore(_AT_ONCE)

@@ -125,6 +125,24 @@ def write_atomic(path: str, data: bytes, mode: int = 0o666) -> None:
             _write_and_rename(path, data, mode)
 
 
+def write_new(path: str, data: bytes, mode: int = 0o666) -> bool:
+    """Put `data` at `path` as a whole unless there is something; whether this very content is there now.
+
+    Atomic, except on stores that know no conditional writes.
+    """
+    if is_url(path):
+        # One that is refused may have been made before, and only the answer was lost.
+        return _patiently(lambda objects: objects.write(path, data, None), path) is not None or read_bytes(path) == data
+    path = local_path(path)
+    make_directory(os.path.dirname(path) or ".")
+    with explained_errors("write", path), temporary_beside(path, data, durable=True, mode=mode) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        return True
+
+
 def file_size(path: str) -> int | None:
     """How many bytes a file has, or `None` when there is no file."""
     if is_url(path):

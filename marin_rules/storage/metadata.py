@@ -1,7 +1,7 @@
-"""The metadata server of Google's machines: in which zone does this process run?
+"""The metadata server of Google's machines: in which zone does this process run, and what was its machine told?
 
-It is asked at most once a process (and per address), with a timeout of two seconds; `None` is the answer where
-there is none. `GCE_METADATA_HOST` names another address, as for Google's own libraries.
+It is asked for the zone at most once a process (and per address), with a timeout of two seconds; `None` is the answer
+where there is none. `GCE_METADATA_HOST` names another address, as for Google's own libraries.
 
 Outside of Google Cloud the question takes those two seconds, so callers ask `is_google_machine()` first.
 """
@@ -19,6 +19,9 @@ TIMEOUT_SECONDS = 2.0
 
 _DEFAULT_HOST = "169.254.169.254"
 """By number: looking up `metadata.google.internal` has no timeout of its own, and can take much longer."""
+
+_LONGEST = 1 << 20
+"""Bytes of an answer."""
 
 _PRODUCT_NAME = "/sys/class/dmi/id/product_name"
 _FLAVOUR = {"Metadata-Flavor": "Google"}
@@ -54,7 +57,8 @@ def machine_zone() -> str | None:
     host = os.environ.get(HOST_VARIABLE) or _DEFAULT_HOST
     with _asking:
         if host not in _zones:
-            _zones[host] = _ask(host)
+            text = _ask(host, "zone")
+            _zones[host] = None if text is None else normalised(text.rpartition("/")[2]) or None
         return _zones[host]
 
 
@@ -67,11 +71,16 @@ def machine_region() -> str | None:
     return None
 
 
-def _ask(host: str) -> str | None:
+def attribute(name: str) -> str | None:
+    """What the machine was told under this name when it was made; None if that is nothing, or nobody says."""
+    return _ask(os.environ.get(HOST_VARIABLE) or _DEFAULT_HOST, f"attributes/{name}")
+
+
+def _ask(host: str, what: str) -> str | None:
     # Imported here: it takes longer than all of this package's storage, and most processes never ask.
     import urllib.request
 
-    request = urllib.request.Request(f"http://{host}/computeMetadata/v1/instance/zone", headers=_FLAVOUR)
+    request = urllib.request.Request(f"http://{host}/computeMetadata/v1/instance/{what}", headers=_FLAVOUR)
     # Never through a proxy: it would answer for its own machine, or not at all.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -79,7 +88,7 @@ def _ask(host: str) -> str | None:
             # Any web server may answer at this address on other machines (a hotel's log-in page does).
             if response.headers.get("Metadata-Flavor") != "Google":
                 return None
-            text = response.read(1000).decode()
+            text: str = response.read(_LONGEST).decode()
+            return text
     except (OSError, ValueError):
         return None
-    return normalised(text.rpartition("/")[2]) or None

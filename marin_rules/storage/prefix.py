@@ -5,7 +5,7 @@ The first that is known counts:
 1. `MARIN_PREFIX`;
 2. `root` of the cluster (`MARIN_CLUSTER`, see clusters.py);
 3. the cluster's bucket for the region of this machine;
-4. `{scheme}://marin-{region}`, when the cluster has no bucket for the region;
+4. `{scheme}://marin-{region}`, when the cluster has no bucket for the region; without a cluster Marin's own bucket;
 5. `/tmp/marin`, as long as it is the user's own.
 
 The region of the machine is asked from Google's metadata server, and only for 3 and 4: not when a prefix or root is
@@ -17,7 +17,13 @@ from __future__ import annotations
 
 import os
 
-from marin_rules.settings.data_buckets import DEFAULT_SCHEME, Cluster, current_cluster
+from marin_rules.settings.data_buckets import (
+    DEFAULT_SCHEME,
+    Cluster,
+    current_cluster,
+    marin_bucket,
+    region_of_marin_bucket,
+)
 from marin_rules.settings.ownership import Circle, UntrustedError, objection, user_name
 from marin_rules.storage.metadata import is_google_machine, machine_region
 from marin_rules.storage.private_files import make_private_folder
@@ -39,7 +45,7 @@ def marin_prefix(cluster_name: str | None = None) -> str:
     if region is None:
         return DEFAULT_PREFIX
     if cluster is None:
-        return f"{DEFAULT_SCHEME}://marin-{region}"
+        return f"{DEFAULT_SCHEME}://{marin_bucket(region)}"
     return cluster.bucket_url(region) or f"{cluster.scheme}://marin-{region}"
 
 
@@ -82,14 +88,13 @@ def _is_default(prefix: str) -> bool:
 
 
 def marin_region() -> str | None:
-    """The region of the prefix's bucket if the cluster knows it, else that of this machine; None if unknown."""
+    """The region of the prefix's bucket if the cluster knows it, else that of this machine, else that in the name of
+    the prefix's bucket, if it is one of Marin's; None if unknown."""
     cluster = current_cluster()
-    if cluster is not None:
-        bucket = split_url(marin_prefix())[1]
-        location = cluster.location_of(bucket) if bucket else None
-        if location is not None:
-            return location
-    return region_of_this_machine(cluster)
+    scheme, bucket, _ = split_url(marin_prefix())
+    location = cluster.location_of(bucket) if cluster is not None and bucket else None
+    location = location or region_of_this_machine(cluster)
+    return location or (region_of_marin_bucket(bucket) if scheme == "gs" else None)
 
 
 def region_of_this_machine(cluster: Cluster | None) -> str | None:

@@ -11,7 +11,7 @@ from functools import cache
 
 from marin_rules.geography import common, continent
 from marin_rules.project import project_folder
-from marin_rules.units import GIGABYTE
+from marin_rules.units import GIGABYTE, about_dollars
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Price:
     date: str
 
     def __str__(self) -> str:
-        amount = "less than $0.01" if 0 < self.dollars < 0.01 else f"about ${self.dollars:,.2f}"
-        return f"{amount} (list prices of {self.date})"
+        return f"{about_dollars(self.dollars)} (list prices of {self.date})"
 
 
 def estimate(size: int, source: str | None, target: str | None) -> Price | None:

@@ -12,9 +12,12 @@ from marin_rules.urls import is_url
 
 
 def read_within(folder: str, name: str) -> tuple[bytes | None, bool]:
-    """A file below a private folder, None when there is none; and whether only trusted people can have written it."""
+    """A file below a private folder, None when there is none; and whether only trusted people can have written it.
+
+    Of a bucket nobody can tell who has written to it.
+    """
     if is_url(folder):
-        return read_bytes(os.path.join(folder, name)), True
+        return read_bytes(os.path.join(folder, name)), False
     folder = local_path(folder) or "."
     path = os.path.join(folder, name)
     with explained_errors("read", path):

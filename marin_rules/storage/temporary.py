@@ -8,7 +8,6 @@ asked, except that more than the longest time becomes the longest. On a local di
 
 from __future__ import annotations
 
-import math
 import os
 
 from marin_rules.settings.data_buckets import DEFAULT_TEMPORARY_DAYS, DEFAULT_TEMPORARY_PATH, current_cluster
@@ -31,6 +30,6 @@ def marin_temp_bucket(ttl_days: float, prefix: str = "", source_prefix: str | No
 
 
 def _rounded_up(days: float, offered: tuple[int, ...]) -> int:
-    if math.isnan(days):
-        raise ValueError("ttl_days is not a number")
+    if not days > 0:
+        raise ValueError(f"ttl_days is {days}: write how many days the data are kept, such as 1")
     return next((day for day in offered if day >= days), offered[-1])

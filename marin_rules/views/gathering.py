@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fnmatch
 import json
 import os
@@ -19,9 +20,18 @@ from marin_rules.state.task_records import FOLDER as TASKS_FOLDER
 from marin_rules.state.task_records import stored_counts
 from marin_rules.storage.files import read_bytes
 from marin_rules.urls import is_url
-from marin_rules.views.step_facts import TRACEBACK_LINES, Reference, StepFacts, log_end
+from marin_rules.views.spreadsheet import SUFFIXES, Table, read_table
+from marin_rules.views.step_facts import TRACEBACK_LINES, Picture, Reference, StepFacts, log_end
 
 _ARTIFACT_BYTES = 1 << 20
+_PICTURES = {".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}
+_PICTURE_BYTES = 2 << 20
+"""A larger one is among the files of the report, and not on the pages of its step."""
+
+_TABLE_BYTES = 256 << 10
+_TABLE_ROWS = 40
+"""What a step's page shows of a table; all of it is among the files of the report."""
+
 _ENDED = (Status.SUCCESS, Status.FAILED, Status.CANCELLED)
 
 
@@ -47,6 +57,7 @@ def gather(
         run = _told(troubles, lambda: _run(files, step, status)) or {}
         names = _told(troubles, lambda: files_below(step.output_path)) if step.report and status is not None else None
         matches = {pattern: fnmatch.filter(names or (), pattern) for pattern in step.report}
+        shown = sorted({name for found in matches.values() for name in found})
         return StepFacts(
             index=step.index,
             page=page_of(step),
@@ -64,7 +75,9 @@ def gather(
             log_path=log_path(step.output_path),
             log=_told(troubles, lambda: _log(step, status)) or (),
             returned=_told(troubles, lambda: _returned(files, step, status)),
-            report_files=sorted({name for found in matches.values() for name in found}),
+            report_files=shown,
+            pictures=_told(troubles, lambda: _pictures(step, shown)) or (),
+            tables=_told(troubles, lambda: _tables(step, shown)) or (),
             missing_report_files=[name for name, found in matches.items() if not found and status in _ENDED],
             troubles=troubles,
         )
@@ -90,6 +103,27 @@ def files_below(output_path: str) -> list[str]:
         folder = Path(output_path)
         names = (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     return sorted(name for name in names if not name.startswith(f"{TASKS_FOLDER}/"))  # Books, and no data.
+
+
+def _pictures(step: FrozenStep, names: Sequence[str]) -> list[Picture]:
+    """In an `<img>` no picture can run a script, nor fetch anything: whoever wrote it, the page may show it."""
+    found = []
+    for name in names:
+        kind = _PICTURES.get(os.path.splitext(name)[1].lower())
+        data = None if kind is None else read_bytes(os.path.join(step.output_path, name))
+        if data and len(data) <= _PICTURE_BYTES:
+            found.append(Picture(name, f"data:{kind};base64,{base64.b64encode(data).decode()}"))
+    return found
+
+
+def _tables(step: FrozenStep, names: Sequence[str]) -> list[Table]:
+    found = []
+    for name in names:
+        if name.endswith(SUFFIXES):
+            data = read_bytes(os.path.join(step.output_path, name))
+            if data and len(data) <= _TABLE_BYTES:
+                found.append(read_table(name, data.decode(errors="replace"), _TABLE_ROWS))
+    return found
 
 
 class _Files:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from marin_rules.clusters.prices import total
 from marin_rules.units import duration
 from marin_rules.views.rendering import render
 from marin_rules.views.step_facts import StepFacts
@@ -14,6 +15,8 @@ from marin_rules.views.sweep import Cell, Sweep, Variant, sweeps
 
 _MOST_LINES = 50
 """Of failures, and of files that are missing."""
+
+_MOST_PICTURES = 12
 
 _MANY_ROWS = 25
 """A sweep of more gets a window of its own to scroll in, so that what follows stays within reach."""
@@ -52,12 +55,16 @@ def overview_page(experiment: ExperimentFacts, steps: Sequence[StepFacts]) -> st
         steps=steps,
         counts=counts(steps),
         total_runtime=total_runtime(steps),
+        total_cost=total_cost(steps),
         failed=[step for step in steps if step.status == "FAILED"],
         missing=[(step, name) for step in steps for name in step.missing_report_files],
         troubles=[(step, text) for step in steps for text in step.troubles],
         drawing=step_graph({step.index: _node(step) for step in steps}),
+        # What an experiment comes to is in its last steps.
+        pictures=[(step, one) for step in reversed(steps) for one in step.pictures],
         sweeps=_sweeps(steps),
         most_lines=_MOST_LINES,
+        most_pictures=_MOST_PICTURES,
         most_nodes=MOST_NODES,
         many_rows=_MANY_ROWS,
     )
@@ -70,6 +77,13 @@ def counts(steps: Sequence[StepFacts]) -> dict[str, int]:
 
 def total_runtime(steps: Sequence[StepFacts]) -> str:
     return duration(sum(step.seconds or 0.0 for step in steps))
+
+
+def total_cost(steps: Sequence[StepFacts]) -> str:
+    """What the steps came to of which that is known; empty if there are none."""
+    costs = [step.cost for step in steps if step.cost is not None]
+    whole = total(costs)
+    return "" if whole is None else f"{whole} for {len(costs)} {'step' if len(costs) == 1 else 'steps'}"
 
 
 def _node(step: StepFacts) -> Node:

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from marin_rules.clusters.prices import Cost, recorded_cost
 from marin_rules.state.recorded_job import recorded_job
 from marin_rules.units import duration
+from marin_rules.views.spreadsheet import Table
 
 _LOG_LINES = 60
 TRACEBACK_LINES = 300
@@ -22,6 +24,14 @@ class Reference:
     name: str
     output_path: str
     page: str | None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that a step declares for the report, with its contents as a `data:` URL."""
+
+    name: str
+    contents: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,10 @@ class StepFacts:
     missing_report_files: Sequence[str] = ()
     """Names and patterns declared for the report of a step that ran, of which there is no file."""
 
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[Table] = ()
+    """Those of the report files that its page shows."""
+
     troubles: Sequence[str] = field(default=())
     """What could not be read about the step."""
 
@@ -73,6 +87,11 @@ class StepFacts:
     @property
     def runtime(self) -> str:
         return "" if self.seconds is None else duration(self.seconds)
+
+    @property
+    def cost(self) -> Cost | None:
+        """What its last attempt came to; None where that is not known."""
+        return recorded_cost(self.run)
 
     @property
     def finished(self) -> str:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from marin_rules.clusters.prices import recorded_cost
 from marin_rules.errors import MarinRulesError
+from marin_rules.state.recorded_job import recorded_job
 from marin_rules.state.status import CorruptStatusError, read_status
 from marin_rules.state.step_lease import peek
 from marin_rules.state.step_log import last_lines, log_path
@@ -29,6 +31,7 @@ def step_text(step: WrittenStep, known: Sequence[WrittenStep], *, log_lines: int
     """All that is known of a step, `known` being the other steps below its prefix."""
     fields = step.fields or {}
     run: dict[str, Any] = fields.get("run") or {}
+    job = recorded_job(run)
     rows = [
         ("step", step.name),
         ("path", step.output_path),
@@ -43,7 +46,8 @@ def step_text(step: WrittenStep, known: Sequence[WrittenStep], *, log_lines: int
         ("started", run.get("started")),
         ("finished", run.get("finished")),
         ("seconds", run.get("seconds")),
-        ("host", run.get("host")),
+        ("cost", recorded_cost(run)),
+        ("ran on", run.get("host") if job is None else job.place),
         ("commit", run.get("git_commit")),
         ("error", run.get("error")),
         ("version", fields.get("version_digest")),

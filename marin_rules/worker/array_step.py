@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from marin_rules.clusters.prices import cost_of_tasks
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.info import info_path, parse_info
 from marin_rules.state.status import Status, parse_status, read_status
@@ -122,7 +123,8 @@ _ONE_BY_ONE = 3
 def done(records: Mapping[int, TaskRecord]) -> Conclusion:
     """What came of a step whose tasks are all done; `records` has all of them."""
     artifacts = [records[task].fields.get("artifact") for task in range(len(records))]
-    return Conclusion(Status.SUCCESS, Outcome(artifact=joined_artifacts(artifacts)))
+    cost = cost_of_tasks(record.fields for record in records.values())
+    return Conclusion(Status.SUCCESS, Outcome(artifact=joined_artifacts(artifacts)), cost=cost)
 
 
 def end_array(
@@ -184,6 +186,8 @@ def _write(
     facts["finished"] = timestamp(finished)
     if conclusion.outcome.error is not None:
         facts["error"] = conclusion.outcome.error
+    if conclusion.cost is not None:
+        facts |= conclusion.cost.to_fields()
     books.begin(facts)
     books.write_down(conclusion, overwrite)
     log = StepLog(books.log_path)

@@ -10,6 +10,7 @@ import os
 import signal
 from dataclasses import dataclass
 
+from marin_rules.clusters.prices import Cost
 from marin_rules.state.status import Status
 from marin_rules.worker.noted_signals import STOP_SIGNALS
 from marin_rules.worker.step_call import Outcome
@@ -27,6 +28,8 @@ class Conclusion:
     status: Status
     outcome: Outcome
     stopped_by: int = 0
+    cost: Cost | None = None
+    """Of an array step: what its tasks came to, if that is known."""
 
 
 def conclude(

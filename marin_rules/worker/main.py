@@ -22,6 +22,7 @@ from marin_rules.plans.plan_file import read_plan
 from marin_rules.plans.run import check_python
 from marin_rules.worker.array_step import end_if_all_done, round_is_over
 from marin_rules.worker.exit_codes import EXIT_DONE, EXIT_FAILED
+from marin_rules.worker.host import serve_ranks
 from marin_rules.worker.step_process import Script, StepProcess
 from marin_rules.worker.worker import TaskOrder, Worker
 
@@ -58,6 +59,10 @@ def main(
             raise MarinRulesError(f"the plan {options.plan} has no step {options.step}")
         if options.round is not None:
             return _run_element(plan, step, options.round, options.first_task)
+        allocation = own_allocation()
+        machine = None if allocation is None else allocation.other_machine()
+        if machine is not None:
+            return serve_ranks(machine, plan, step)
         script = Script(sys.stdin.buffer.read(), shlex.split(options.script)) if options.script else None
         return Worker(
             plan, step, script=script, log_link=options.log, client=client, process=process, cores=options.cores

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from marin_rules.functions import OnOutputPath
 from marin_rules.plans.frozen import FrozenPlan
 
 _NAME = "__main__"
@@ -67,6 +68,8 @@ def _functions_within(fn: Any) -> list[FunctionType]:
         seen.add(id(thing))
         if isinstance(thing, functools.partial):
             pending.append(thing.func)
+        elif isinstance(thing, OnOutputPath):
+            pending.append(thing.fn)
         elif isinstance(thing, MethodType):
             pending.append(thing.__func__)
         elif isinstance(thing, FunctionType):

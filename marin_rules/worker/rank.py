@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 
+from marin_rules.clusters.ranks import REPORT_OPTION
 from marin_rules.plans.plan_file import read_plan
 from marin_rules.process import this_process
 from marin_rules.worker.library_variables import add_library_variables
 from marin_rules.worker.noted_signals import note_stop_signals
-from marin_rules.worker.ranks import coordinator_problem, write_report
+from marin_rules.worker.ranks import check_report, coordinator_problem, write_report
 from marin_rules.worker.step_call import Outcome, call_step
 from marin_rules.worker.step_data import open_data_access
 from marin_rules.worker.step_end import end, prepare_end
@@ -23,10 +24,11 @@ def main() -> int:
     parser.add_argument("--plan", required=True)
     parser.add_argument("--digest")
     parser.add_argument("--step", required=True)
-    parser.add_argument("--report", required=True, help="the folder for what came of the ranks")
+    parser.add_argument(REPORT_OPTION, required=True, help="the folder for what came of the ranks")
     options = parser.parse_args()
     plan = read_plan(options.plan, options.digest)
     step = plan.by_key[options.step]
+    check_report(plan.run, options.report)
     process = this_process()
     add_library_variables(os.environ)
     note_stop_signals()

@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -25,7 +26,8 @@ from typing import IO, Self
 
 from marin_rules.clusters.allocation import current_allocation
 from marin_rules.clusters.local_ranks import LocalRanks
-from marin_rules.clusters.ranks import Ranks, coordinator_address, is_free, split_address
+from marin_rules.clusters.ranks import RankCall, Ranks, RanksEnd, is_free, split_address
+from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.run import Run
 from marin_rules.process import ThisProcess
@@ -40,7 +42,7 @@ from marin_rules.worker.module_start import shares_files, start_elsewhere
 from marin_rules.worker.noted_signals import noted_stop_signal
 from marin_rules.worker.step_call import Outcome
 
-_RANK = "marin_rules.worker.rank"
+RANK = "marin_rules.worker.rank"
 
 LOCAL_RANKS_VARIABLE = "MARIN_LOCAL_RANKS"
 """Set to 1, all replicas of a step run as processes of one machine: to try out what is meant for several."""
@@ -66,15 +68,16 @@ def ranks_of(step: FrozenStep) -> StepRanks | None:
     ranks = _ranks_of(step)
     if ranks is None:
         return None
-    return StepRanks(ranks, start_elsewhere(step, _RANK), os.getcwd() if shares_files() else "/")
+    return StepRanks(ranks, start_elsewhere(step, RANK), os.getcwd() if shares_files() else "/")
 
 
 def _ranks_of(step: FrozenStep) -> Ranks | None:
-    if step.machines is None or step.machines.replicas == 1:
+    if step.machines is None:
         return None
     allocation = current_allocation()
-    if allocation is not None and allocation.node_count > 1:  # As many as it asks for, or as a profile says.
-        return allocation.ranks()
+    ranks = None if allocation is None else allocation.ranks(step.machines)
+    if ranks is not None or step.machines.replicas == 1:
+        return ranks
     if os.environ.get(LOCAL_RANKS_VARIABLE, "").strip().lower() not in ("", "0", "false", "no"):
         return LocalRanks(step.machines.replicas)
     return None
@@ -82,21 +85,38 @@ def _ranks_of(step: FrozenStep) -> Ranks | None:
 
 def run_ranks(step_ranks: StepRanks, plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Run the step in all its ranks, and wait for all of them."""
-    ranks = step_ranks.ranks
-    reports = os.path.join("ranks", f"{step.digest}-{secrets.token_hex(4)}")
-    # A path below a relative prefix is relative to the working directory, which the ranks have from us.
-    what = ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
-    folder = os.path.join(plan.run.directory, reports)
-    command = [*step_ranks.start, *what, "--report", folder]
-    address = coordinator_address(ranks.coordinator_host(), _purpose(step))
-    facts = ThisProcess(count=ranks.count, coordinator_address=address).to_variables()
     # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
     # handler and not SIG_IGN, which they would inherit.)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     os.chdir(step_ranks.folder)
-    with RankLogs(step.output_path) as logs:
-        problem = ranks.run(command, facts, logs.take)
-    return _together([_report(plan.run, os.path.join(reports, str(rank))) for rank in range(ranks.count)], problem)
+    with RankLogs(step.output_path) as logs, closing(step_ranks.ranks):
+        while True:
+            end, outcome = _run_once(step_ranks, plan, step, logs)
+            if outcome.error is None or not end.lost_machines or noted_stop_signal():
+                if end.problem is not None:  # A rank that was killed has not said why in its own log.
+                    logs.take(None, f"marin-rules: {end.problem}\n".encode())
+                return outcome
+            logs.take(None, f"marin-rules: {end.problem}; its ranks are started again\n".encode())
+
+
+def _run_once(step_ranks: StepRanks, plan: FrozenPlan, step: FrozenStep, logs: RankLogs) -> tuple[RanksEnd, Outcome]:
+    ranks = step_ranks.ranks
+    reports = os.path.join("ranks", f"{step.digest}-{secrets.token_hex(4)}")
+    call = RankCall(
+        # A path below a relative prefix is relative to the working directory, which the ranks have from us.
+        start=[*step_ranks.start, *rank_arguments(plan, step)],
+        report=os.path.join(plan.run.directory, reports),
+        purpose=_purpose(step),
+        stopped=lambda: bool(noted_stop_signal()),
+    )
+    end = ranks.run(call, logs.take)
+    told = [_report(plan.run, os.path.join(reports, str(rank))) for rank in range(ranks.count)]
+    return end, replace(_together(told, end), machines=dict(end.facts))
+
+
+def rank_arguments(plan: FrozenPlan, step: FrozenStep) -> list[str]:
+    """What a rank is told of its step; where it leaves its report comes after that."""
+    return ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
 
 
 def _purpose(step: FrozenStep) -> str:
@@ -118,6 +138,13 @@ def coordinator_problem(process: ThisProcess) -> str | None:
     )
 
 
+def check_report(run: Run, folder: str) -> None:
+    """Refuse a folder for reports that is not the run's own: on some clusters, whoever can write to the bucket could
+    name another one."""
+    if ".." in folder.split("/") or not folder.startswith(f"{run.directory.rstrip('/')}/"):
+        raise MarinRulesError(f"{folder} is no place for what came of ranks: it is not below {run.directory}")
+
+
 def write_report(folder: str, rank: int, outcome: Outcome) -> None:
     """Tell the process that waits for the ranks what came of this one."""
     write_atomic(os.path.join(folder, str(rank)), json.dumps(asdict(outcome)).encode(), mode=0o600)
@@ -133,9 +160,12 @@ def _report(run: Run, name: str) -> Outcome | None:
     return outcome if outcome is None or is_ours else replace(outcome, exception=None)
 
 
-def _together(reports: list[Outcome | None], problem: str | None) -> Outcome:
-    """What came of the step: the result of the first rank, or the first error."""
+def _together(reports: list[Outcome | None], end: RanksEnd) -> Outcome:
+    """What came of the step: the result of the first rank, or the error of the one that failed first, if that is known,
+    else of the first that reports one."""
+    problem = end.problem
     failed = [(rank, report) for rank, report in enumerate(reports) if report is not None and report.error]
+    failed.sort(key=lambda pair: pair[0] != end.first)
     told = [report for report in reports if report is not None]
     stopped_by = noted_stop_signal() or next((report.stopped_by for report in told if report.stopped_by), 0)
     if failed:

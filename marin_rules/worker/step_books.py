@@ -141,4 +141,4 @@ class StepBooks:
 
     def tell_driver(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
         failure = Failure(self._step.name, self._step.output_path, message, previous, exception)
-        record_failure(self._plan.run, self._step.digest, failure)
+        record_failure(self._plan.run, self._step, failure)

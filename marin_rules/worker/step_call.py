@@ -7,14 +7,15 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from marin_rules.completion import is_declared_complete
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.search_path import search
-from marin_rules.state.artifact import UnfinishedError, artifact_of
 from marin_rules.state.failures import pickled
+from marin_rules.state.returned_value import UnfinishedError, returned_value
 from marin_rules.worker.main_module import install_main_module
 from marin_rules.worker.noted_signals import noted_stop_signal
 from marin_rules.worker.step_end import end_forked_copy
@@ -42,6 +43,9 @@ class Outcome:
 
     complete: bool = False
     """The step declared its output complete, whatever signals had come."""
+
+    machines: Mapping[str, Any] | None = None
+    """What has become known of the machines on which it ran in ranks."""
 
 
 def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
@@ -86,7 +90,7 @@ def _line_buffered() -> None:
 def _artifact(value: Any) -> Outcome:
     """The return value as JSON; one that has none does not undo finished work."""
     try:
-        artifact = artifact_of(value)
+        artifact = returned_value(value)
     except UnfinishedError as error:
         return Outcome(error=one_line(error), exception=pickled(error))
     return Outcome(artifact=artifact.text, warning=artifact.warning)

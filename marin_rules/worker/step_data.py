@@ -1,4 +1,5 @@
-"""How a step reaches data: the prefix it writes to, `mirror://`, and what reading from other regions may cost."""
+"""How a step reaches data: the prefix it writes to, `mirror://`, what reading from other regions may cost, and where
+its libraries keep what they can make again."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.settings.cluster_file import CLUSTER_VARIABLE
+from marin_rules.software.library_caches import set_library_caches
 from marin_rules.storage.budget import step_ledger
 from marin_rules.storage.guard import install_guard
 from marin_rules.storage.mirror.install import install_mirror
@@ -26,6 +28,7 @@ def open_data_access(plan: FrozenPlan, step: FrozenStep) -> None:
     os.environ[PREFIX_VARIABLE] = plan.run.prefix
     if plan.run.cluster is not None:
         os.environ[CLUSTER_VARIABLE] = plan.run.cluster
+    set_library_caches(os.environ)
     install_guard()
     install_mirror()
     ledger = step_ledger(step.mirror_budget_gb)

@@ -106,4 +106,4 @@ class TaskBooks:
         self.failure, self.exception = message, exception
         place, step = self._place, self._step
         text = f"task {place.task} of {step.tasks}: {message}"
-        record_failure(self._plan.run, step.digest, Failure(step.name, step.output_path, text, previous, exception))
+        record_failure(self._plan.run, step, Failure(step.name, step.output_path, text, previous, exception))

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any
 
 from marin_rules.clusters.allocation import own_allocation
+from marin_rules.clusters.prices import price_fields
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.conda import active_prefix, describe_environment, search_path
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
@@ -256,7 +257,7 @@ class Worker:
         facts = attempt_facts(self.plan.run, self.owner, self.books.attempts + 1, self.started)
         job = own_allocation()
         if job is not None:
-            facts[job.cluster] = job.to_fields()
+            facts[job.cluster] = {**job.to_fields(), **price_fields(os.environ)}
         if self._conda_prefix is not None:
             environment = self.plan.conda[self.step.index]
             facts["environment"] = describe_environment(environment, self._conda_prefix)
@@ -361,6 +362,9 @@ class Worker:
         status, outcome = conclusion.status, conclusion.outcome
         finished = time.time()
         facts |= {"finished": timestamp(finished), "seconds": round(finished - self.started, 3)}
+        job = own_allocation()
+        if job is not None and outcome.machines:
+            facts[job.cluster] = {**facts.get(job.cluster, {}), **outcome.machines}
         if outcome.error is not None:
             facts["error"] = outcome.error
         if outcome.warning is not None:

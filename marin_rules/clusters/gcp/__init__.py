@@ -1,4 +1,1 @@
-"""Google Cloud: where a cluster's jobs go, how Google Batch gets them, and what became of them.
-
-Not yet one of the clusters of `clusters.open`.
-"""
+"""Google Cloud: jobs of Google Batch, and TPU slices that the workers of steps have made for them."""

@@ -7,7 +7,7 @@ made again must be safe to make again: those that create something carry an id t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,11 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 8.0
 EMULATOR_VARIABLE = "BATCH_EMULATOR_HOST"
 """Where Batch is emulated, as `host:port`; named as Google names those of its other services."""
 
+LOGIN = "gcloud auth application-default login"
+"""What a person types who has no credentials."""
+
+_NO_CLIENTS = "jobs on Google Cloud need Google's client libraries: pip install 'marin-rules[gcp]'"
+
 
 class NotFoundError(RefusedError):
     """What was asked for does not exist."""
@@ -39,6 +44,11 @@ class Calls:
 
     retry_seconds: float = RETRY_SECONDS
     call_seconds: float = CALL_SECONDS
+    roles: str = (
+        "batch.jobsEditor (for TPU slices tpu.admin, too, as their jobs do), and iam.serviceAccountUser for the account"
+        " that jobs act as"
+    )
+    """What whoever makes them needs."""
 
     def __call__(
         self,
@@ -82,18 +92,26 @@ class Calls:
             raise NotFoundError(f"could not {what}: {_reason(error)}") from error
         except (exceptions.Unauthenticated, GoogleAuthError) as error:
             raise RefusedError(
-                f"could not {what}: Google does not know who asks ({_reason(error)}). Run `gcloud auth"
-                " application-default login`, or start the run where a service account is"
+                f"could not {what}: Google does not know who asks ({_reason(error)}). Run `{LOGIN}`, or"
+                " start the run where a service account is"
             ) from error
         except exceptions.PermissionDenied as error:
             raise RefusedError(
-                f"could not {what}: {_reason(error)} Whoever runs this needs the roles batch.jobsEditor, and"
-                " iam.serviceAccountUser for the account that jobs act as"
+                f"could not {what}: {_reason(error)} Whoever runs this needs the roles {self.roles}"
             ) from error
         except exceptions.ClientError as error:
             raise RefusedError(f"could not {what}: {_reason(error)}") from error
         except exceptions.GoogleAPICallError as error:
             raise ClusterError(f"could not {what}: {_reason(error)}") from error
+
+    def pages(self, what: str, call: Callable[..., Any], request: Any, **options: Any) -> Iterator[Any]:
+        """The pages of a list, each with a deadline and tries of its own."""
+        while True:
+            page = next(iter(self(what, call, request, **options).pages))
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
 
 def _reason(error: BaseException | None) -> str:
@@ -102,25 +120,35 @@ def _reason(error: BaseException | None) -> str:
 
 def open_batch_client() -> Any:
     """Google's client of Batch, over gRPC. Imported here, for it takes half a second."""
-    try:
-        from google.auth.exceptions import DefaultCredentialsError
+
+    def make() -> Any:
         from google.cloud import batch_v1
-    except ImportError as error:
-        raise RefusedError(
-            "jobs on Google Cloud need Google's client libraries: pip install 'marin-rules[gcp]'"
-        ) from error
-    address = os.environ.get(EMULATOR_VARIABLE)
-    if address:
+
+        address = os.environ.get(EMULATOR_VARIABLE)
+        if not address:
+            return batch_v1.BatchServiceClient()
         import grpc
         from google.cloud.batch_v1.services.batch_service.transports import BatchServiceGrpcTransport
 
         options = [("grpc.max_receive_message_length", -1)]  # As in Google's own channels.
         channel = grpc.insecure_channel(address, options=options)
         return batch_v1.BatchServiceClient(transport=BatchServiceGrpcTransport(channel=channel))
+
+    return open_client(make)
+
+
+def open_client(make: Callable[[], Any]) -> Any:
+    """A client of Google's, or an error that says what is missing for it."""
     try:
-        return batch_v1.BatchServiceClient()
+        from google.auth.exceptions import DefaultCredentialsError
+    except ImportError as error:
+        raise RefusedError(_NO_CLIENTS) from error
+    try:
+        return make()
+    except ImportError as error:
+        raise RefusedError(_NO_CLIENTS) from error
     except DefaultCredentialsError as error:
         raise RefusedError(
-            "there are no credentials for Google Cloud here: run `gcloud auth application-default login`, or start the"
-            " run where a service account is"
+            f"there are no credentials for Google Cloud here: run `{LOGIN}`, or start the run where a service"
+            " account is"
         ) from error

@@ -1,7 +1,9 @@
 """The definition of a Batch job, as the JSON that Google documents: pure.
 
-One task group; an array has a task for each element, any other job a single task. Each task has a machine to itself.
-Batch does not start a task again: whether a job is submitted once more is decided in one place, `clusters.policy`.
+One task group; an array has a task for each element, a step on several machines one for each of them, any other job a
+single task. Each task has a machine to itself. A step on TPU slices has one small machine, whose worker is told which
+slices to have. Batch does not start a task again: whether a job is submitted once more is decided in one place,
+`clusters.policy`.
 
 The definition can be read by everybody who may look at jobs of the project. So a variable that looks like a secret, by
 its name or by a password in an address, is not written into it: the cluster's file names its place in Secret Manager,
@@ -23,11 +25,18 @@ from marin_rules.clusters.gcp.job_variables import (
     DEADLINE_VARIABLE,
     ELEMENT_VARIABLE,
     JOB_VARIABLE,
+    MACHINES_VARIABLE,
+    MEETING_VARIABLE,
     NODE_VARIABLE,
+    SCRIPT_VARIABLE,
+    SLICES_VARIABLE,
 )
 from marin_rules.clusters.gcp.machine_types import boot_disk_of
-from marin_rules.clusters.gcp.site import LONGEST_MINUTES, GcpSite
-from marin_rules.clusters.protocol import JobRequest, RefusedError
+from marin_rules.clusters.gcp.resources import LONGEST_MINUTES
+from marin_rules.clusters.gcp.site import GcpSite
+from marin_rules.clusters.gcp.slice_order import SliceOrder
+from marin_rules.clusters.protocol import STEP_VARIABLE, JobRequest, RefusedError
+from marin_rules.resources import tpu_topology
 from marin_rules.software.credentials import without_credentials
 
 LARGEST_BYTES = 1_000_000
@@ -37,8 +46,15 @@ _SYSTEM_GIGABYTES = 30
 """What the operating system and the image of a container take of the boot disk."""
 
 _SECRET_NAME = re.compile(
-    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)(_|$)", re.IGNORECASE
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)(_|$)"
+    r"|(^|_)(KEY|PAT|PASS|PWD|AUTH)$",
+    re.IGNORECASE,
 )
+_SECRET_VALUE = re.compile(
+    r"(ghp|gho|ghs|github_pat|glpat|hf|sk|xox[abp]|npm|pypi)[_-][A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{16}"
+)
+"""How well-known services begin theirs."""
+
 _FILES_HERE = frozenset(("GOOGLE_APPLICATION_CREDENTIALS",))
 """Variables that name a file of the driver's machine. A machine of Google Cloud has its service account instead."""
 
@@ -54,9 +70,10 @@ def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> 
         names.OWNER: names.label_value(owner),
         names.JOB: job,
         **({names.ARRAY: "true"} if request.elements is not None else {}),
+        **_accelerator_label(request.resources),
     }
     definition = {
-        "taskGroups": [_task_group(request, site, job)],
+        "taskGroups": [_task_group(request, site, job, labels)],
         "allocationPolicy": _allocation(request.resources, site, labels),
         "labels": labels,
         "logsPolicy": {"destination": "CLOUD_LOGGING"},
@@ -70,11 +87,21 @@ def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> 
     return definition
 
 
-def _task_group(request: JobRequest, site: GcpSite, job: str) -> dict[str, Any]:
+def check_request(request: JobRequest, site: GcpSite) -> None:
+    """`RefusedError` for what Batch would not take."""
+    job_definition(request, site, names.job_id(request.name, request.name, 1), "anybody")
+
+
+def _accelerator_label(resources: Mapping[str, Any]) -> dict[str, str]:
+    kinds = str(resources.get("gcp_tpu") or "").split()
+    return {names.ACCELERATOR: names.label_value(kinds[0])} if kinds else {}
+
+
+def _task_group(request: JobRequest, site: GcpSite, job: str, labels: Mapping[str, str]) -> dict[str, Any]:
     resources, elements = request.resources, request.elements
     spec: dict[str, Any] = {
         "runnables": [_runnable(request, site)],
-        "environment": _environment(request, site, job),
+        "environment": _environment(request, site, job, labels),
         "computeResource": _compute_resource(resources),
         "maxRetryCount": 0,
     }
@@ -83,7 +110,9 @@ def _task_group(request: JobRequest, site: GcpSite, job: str) -> dict[str, Any]:
         spec["maxRunDuration"] = f"{_checked_minutes(minutes) * 60}s"
     group: dict[str, Any] = {"taskSpec": spec, "taskCountPerNode": "1"}
     if elements is None:
-        return {**group, "taskCount": "1"}
+        machines = str(resources.get("nodes") or 1)
+        # All at once: each waits for the others.
+        return {**group, "taskCount": machines, **({"parallelism": machines} if machines != "1" else {})}
     if request.at_once is not None:
         group["parallelism"] = str(request.at_once)
     if is_gapless(elements):
@@ -103,11 +132,12 @@ def _runnable(request: JobRequest, site: GcpSite) -> dict[str, Any]:
         lines.append(f"export {DEADLINE_VARIABLE}=$(($(date +%s) + {_checked_minutes(minutes) * 60}))")
     lines += [f"cd {shlex.quote(request.folder)} || exit", request.script]
     text = "\n".join(lines)
-    if site.image is None:
+    image = request.resources.get("gcp_image") or site.image
+    if image is None:
         return {"script": {"text": f"#!/usr/bin/env bash\n{text}\n"}}
     return {
         "container": {
-            "imageUri": site.image,
+            "imageUri": image,
             "entrypoint": "/bin/bash",
             "commands": ["-c", text],
             "options": "--network=host --ipc=host",  # Ranks meet at addresses of machines; PyTorch shares memory.
@@ -115,25 +145,16 @@ def _runnable(request: JobRequest, site: GcpSite) -> dict[str, Any]:
     }
 
 
-def _environment(request: JobRequest, site: GcpSite, job: str) -> dict[str, Any]:
-    plain: dict[str, str] = {}
-    secret: dict[str, str] = {}
-    for name, value in request.variables.items():
-        if name in site.secrets:
-            if (place := site.secrets[name]) is not None:
-                secret[name] = place
-        elif name in _FILES_HERE:
-            if not value:
-                plain[name] = value
-        elif (_SECRET_NAME.search(name) and value) or without_credentials(value) != value:
-            raise RefusedError(
-                f"the variable {name} looks like a secret, and everybody who sees jobs of {site.project} could read it:"
-                f" store it in Secret Manager and write its place into the file of cluster {site.name}, as in"
-                f" `gcp: {{secrets: {{{name}: projects/{site.project}/secrets/NAME/versions/latest}}}}`, or `{name}:`"
-                " with nothing behind it to leave it out"
-            )
-        else:
-            plain[name] = value
+def _environment(request: JobRequest, site: GcpSite, job: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    plain, secret = _shared_out(request, site)
+    if request.resources.get("gcp_tpu"):
+        order = _slice_order(request, site, labels, plain, secret)
+        script = f"cd {shlex.quote(request.folder)} || exit\n{request.script}"
+        order.check({**plain, SCRIPT_VARIABLE: script}, job)
+        plain |= {SLICES_VARIABLE: order.to_json(), SCRIPT_VARIABLE: script}
+    elif (request.resources.get("nodes") or 1) > 1:
+        plain[MACHINES_VARIABLE] = str(request.resources["nodes"])
+        plain[MEETING_VARIABLE] = f"{request.meeting_place}/{job}"
     plain[JOB_VARIABLE] = job
     if request.elements is not None:
         plain[ARRAY_VARIABLE] = "true"
@@ -142,7 +163,74 @@ def _environment(request: JobRequest, site: GcpSite, job: str) -> dict[str, Any]
     return {"variables": plain, **({"secretVariables": secret} if secret else {})}
 
 
+def _slice_order(
+    request: JobRequest,
+    site: GcpSite,
+    labels: Mapping[str, str],
+    variables: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> SliceOrder:
+    resources = request.resources
+    if request.elements is not None:
+        raise RefusedError(
+            f"step {request.name} is divided into tasks, which get no TPUs on Google Cloud: give each of them a step of"
+            " its own, or other machines"
+        )
+    kinds = str(resources["gcp_tpu"]).split()
+    offers = site.offers_for(resources)
+    if not offers:
+        places = str(resources.get("gcp_tpu_zones") or "").split() or site.regions
+        raise RefusedError(
+            f"cluster {site.name} has no TPU {' or '.join(kinds)} in {', '.join(places)}: see gcp.tpus of its file"
+        )
+    tag = request.tag
+    return SliceOrder(
+        step=request.name,
+        identity=request.name if tag is None else f"{tag.step} {tag.place}",
+        project=site.project,
+        offers=offers,
+        slices=int(resources.get("gcp_tpu_slices") or 1),
+        hosts=tpu_topology(kinds[0]).host_count,
+        place=request.meeting_place,
+        variables=sorted(variables),
+        secrets=secrets,
+        # A slice may outlive the job that made it.
+        labels={name: value for name, value in labels.items() if name != names.JOB},
+        image=resources.get("gcp_image") or site.image,
+        network=site.network,
+        subnetwork=site.subnetwork,
+        external_address=site.external_address,
+        service_account=site.service_account,
+    )
+
+
+def _shared_out(request: JobRequest, site: GcpSite) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of a job, and where the values of those are that are secret."""
+    plain: dict[str, str] = {}
+    secret: dict[str, str] = {}
+    for full_name, value in request.variables.items():
+        name = full_name.removeprefix(STEP_VARIABLE)
+        if name in site.secrets:
+            if (place := site.secrets[name]) is not None:
+                secret[full_name] = place
+        elif name in _FILES_HERE:
+            if not value:
+                plain[full_name] = value
+        elif (_SECRET_NAME.search(name) and value) or _SECRET_VALUE.match(value) or without_credentials(value) != value:
+            raise RefusedError(
+                f"the variable {name} looks like a secret, and everybody who sees jobs of {site.project} could read it:"
+                f" store it in Secret Manager and write its place into the file of cluster {site.name}, as in"
+                f" `gcp: {{secrets: {{{name}: projects/{site.project}/secrets/NAME/versions/latest}}}}`, or `{name}:`"
+                " with nothing behind it to leave it out"
+            )
+        else:
+            plain[full_name] = value
+    return plain, secret
+
+
 def _compute_resource(resources: Mapping[str, Any]) -> dict[str, str]:
+    if resources.get("gcp_tpu"):
+        return {"cpuMilli": "1000"}  # The rest is for the hosts of its slices.
     found = {"cpuMilli": _times(resources.get("cpus_per_task"), 1000), "memoryMib": resources.get("mem_mb")}
     return {name: str(value) for name, value in found.items() if value}
 

@@ -9,8 +9,10 @@ a job only if it is an array or has failed, and of an ended job once.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
+import os
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +22,24 @@ from typing import Any
 from marin_rules.clusters.gcp import names
 from marin_rules.clusters.gcp.calls import Calls, ExistsError, NotFoundError, open_batch_client
 from marin_rules.clusters.gcp.definition import job_definition
-from marin_rules.clusters.gcp.listing import FIELDS, NAME, has_ended, is_array, read_elements, read_job, short_id
+from marin_rules.clusters.gcp.listing import (
+    FIELDS,
+    NAME,
+    element_numbers,
+    has_ended,
+    has_slices,
+    is_array,
+    read_elements,
+    read_job,
+    short_id,
+    slice_place,
+)
+from marin_rules.clusters.gcp.logs import TaskLogs
 from marin_rules.clusters.gcp.shortages import advice_about
 from marin_rules.clusters.gcp.site import GcpSite
-from marin_rules.clusters.protocol import BusyError, ClusterJob, JobRequest, RefusedError
+from marin_rules.clusters.gcp.slice_notice import SliceNotice
+from marin_rules.clusters.gcp.slices import Slices
+from marin_rules.clusters.protocol import OWNER_VARIABLE, BusyError, ClusterJob, Extra, JobRequest, RefusedError
 
 _MOST_ELEMENTS = 100_000
 """Tasks of a job that Batch takes."""
@@ -48,9 +64,11 @@ class BatchQueue:
     ) -> None:
         self._site = site
         self._client = client or open_batch_client()
-        self._owner = owner or getpass.getuser()
+        self._owner = owner or os.environ.get(OWNER_VARIABLE) or getpass.getuser()
         self._call = calls or Calls()
+        self._logs = TaskLogs(site.project, self._call)
         self._lock = threading.Lock()
+        self._slices: Slices | None = None
         self._numbers: dict[str, int] = {}
         """By what a job is for: the number of its last one."""
 
@@ -59,6 +77,9 @@ class BatchQueue:
 
         self._seen: dict[str, Any] = {}
         """The last answer about each job, by its id: where it is, and of which run."""
+
+        self._slice_places: dict[str, str | None] = {}
+        """Where the worker of a job on TPU slices leaves word, by the job's id."""
 
         self._ended: dict[str, dict[str, ClusterJob]] = {}
         """What was read of jobs that have ended, which does not change any more."""
@@ -157,17 +178,14 @@ class BatchQueue:
         oldest = datetime.now(UTC) - _OLDEST
         found: list[Any] = []
         left = None if wanted is None else set(wanted)
-        while left is None or left:
-            # Page by page, each with its own deadline and tries.
-            answer = self._call("list jobs", self._client.list_jobs, request, metadata=[("x-goog-fieldmask", FIELDS)])
-            page = next(iter(answer.pages))
+        mask = [("x-goog-fieldmask", FIELDS)]
+        for page in self._call.pages("list jobs", self._client.list_jobs, request, metadata=mask):
             self._check_reached(page.unreachable)
             found += page.jobs
             if left is not None:
                 left -= {short_id(job) for job in page.jobs}
-            if not page.next_page_token or (page.jobs and page.jobs[-1].create_time < oldest):
+            if left == set() or (page.jobs and page.jobs[-1].create_time < oldest):
                 break
-            request.page_token = page.next_page_token
         self._remember(found)
         return found
 
@@ -195,35 +213,41 @@ class BatchQueue:
         found: dict[str, ClusterJob] = {}
         for job in jobs:
             number = short_id(job)
-            if number not in self._ended:
+            if number in self._ended:
+                found |= self._ended[number]
+                continue
+            try:
                 read = self._read_one(job)
-                if has_ended(job):
-                    self._ended[number] = read
-            else:
-                read = self._ended[number]
+            except (LookupError, TypeError, ValueError):  # Under our labels, but none that we have made.
+                continue
+            if has_ended(job):
+                self._ended[number] = read
             found |= read
         return found
 
     def _read_one(self, job: Any) -> dict[str, ClusterJob]:
         if is_array(job):
             return {element.id: element for element in read_elements(job, list(self._tasks(job)))}
-        failed = job.status.state.name == "FAILED"
-        return {short_id(job): read_job(job, self._tasks(job) if failed else ())}
+        state = job.status.state.name
+        waits_for = self._waits_for(job) if state == "RUNNING" and has_slices(job) else ""
+        return {short_id(job): read_job(job, self._tasks(job) if state == "FAILED" else (), waits_for)}
+
+    def _waits_for(self, job: Any) -> str:
+        """Why a job that runs has no TPU slice, as its worker says; nothing if it has one."""
+        number = short_id(job)
+        if number not in self._slice_places:
+            whole = self._get(job.name)  # Lists are without variables.
+            self._slice_places[number] = None if whole is None else slice_place(whole)
+        place = self._slice_places[number]
+        return "" if place is None else SliceNotice(place, number).read()
 
     def _tasks(self, job: Any) -> Iterator[Any]:
         from google.cloud import batch_v1
 
         request = batch_v1.ListTasksRequest(parent=f"{job.name}/taskGroups/group0", page_size=_PAGE)
-        while True:
-            try:
-                answer = self._call(f"list tasks of {job.name}", self._client.list_tasks, request)
-            except NotFoundError:  # Deleted meanwhile.
-                return
-            page = next(iter(answer.pages))
-            yield from page.tasks
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
+        with contextlib.suppress(NotFoundError):  # Deleted meanwhile.
+            for page in self._call.pages(f"list tasks of {job.name}", self._client.list_tasks, request):
+                yield from page.tasks
 
     # --- ending
 
@@ -262,6 +286,30 @@ class BatchQueue:
             for job in jobs
         )
 
+    # --- what is beside jobs
+
+    def extras(self) -> list[Extra]:
+        """TPU slices, if the cluster's file has TPUs; but for those that are being deleted."""
+        if not self._site.tpus:
+            return []
+        labels = {names.OURS: "true", names.OWNER: names.label_value(self._owner)}
+        zones = [zone for supply in self._site.tpus.values() for zone in supply.zones]
+        return [
+            Extra(f"{found.zone}/{found.id}", f"TPU slice {found.id} in {found.zone}", found.state, found.tag)
+            for found in self._open_slices().find(labels, zones)
+            if found.state != "DELETING"
+        ]
+
+    def remove(self, extra: Extra) -> None:
+        zone, _, number = extra.id.partition("/")
+        self._open_slices().delete(zone, number)
+
+    def _open_slices(self) -> Slices:
+        with self._lock:
+            if self._slices is None:
+                self._slices = Slices(self._site.project, calls=self._call)
+            return self._slices
+
     # --- for people
 
     def log_of(self, log: str, job: str) -> str:
@@ -272,11 +320,22 @@ class BatchQueue:
             f"?project={self._site.project}"
         )
 
+    def last_lines(self, job: str, count: int) -> list[str]:
+        number, _, element = job.partition("_")
+        found = self._seen.get(number) or self._find(number)
+        if found is None:
+            return []
+        task = element_numbers(found).index(int(element)) if element else None
+        return self._logs.last_lines(found.uid, task, found.create_time, count)
+
     def advice(self, job: ClusterJob) -> str | None:
         return advice_about(job.reason)
 
     def close(self) -> None:
         self._client.transport.close()
+        self._logs.close()
+        if self._slices is not None:
+            self._slices.close()
 
     def _region_of(self, job: str) -> str:
         seen = self._seen.get(job)

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from marin_rules.clusters.gcp import names
-from marin_rules.clusters.gcp.job_variables import ELEMENT_VARIABLE
+from marin_rules.clusters.gcp.job_variables import ELEMENT_VARIABLE, SLICES_VARIABLE
+from marin_rules.clusters.gcp.slice_order import SliceOrder
 from marin_rules.clusters.gcp.states import Event, element_state, ending_of, job_state, place_of, shortage_of, word_of
-from marin_rules.clusters.protocol import ClusterJob, element_id
+from marin_rules.clusters.protocol import ClusterJob, JobState, element_id
 
 NAME = "gcp"
 
 FIELDS = (
-    "jobs.name,jobs.labels,jobs.status,jobs.create_time,jobs.task_groups.task_count,jobs.task_groups.task_environments,"
-    "next_page_token,unreachable"
+    "jobs.name,jobs.uid,jobs.labels,jobs.status,jobs.create_time,jobs.task_groups.task_count,"
+    "jobs.task_groups.task_environments,next_page_token,unreachable"
 )
 """What a list of jobs is asked for: without scripts of 12 KB, a thousand of them are 0.3 MB instead of 13. That Batch
 heeds it, no real project has confirmed; nothing but the size of its answers depends on that."""
@@ -33,18 +34,38 @@ def has_ended(job: Any) -> bool:
     return job.status.state.name in ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
-def read_job(job: Any, tasks: Iterable[Any] = ()) -> ClusterJob:
-    """A job that is no array. How it failed is known from its tasks alone."""
-    events = [event for task in tasks for event in _events(task)]
-    ending = ending_of(events)
+def has_slices(job: Any) -> bool:
+    """Whether its worker has TPU slices, or is to have some."""
+    return names.ACCELERATOR in job.labels
+
+
+def slice_place(job: Any) -> str | None:
+    """Where the worker of such a job leaves word; None if its definition does not tell."""
+    variables = job.task_groups[0].task_spec.environment.variables
+    return SliceOrder.from_json(variables[SLICES_VARIABLE]).own_place if SLICES_VARIABLE in variables else None
+
+
+def element_numbers(job: Any) -> list[int]:
+    """Of an array: the number of the element that each of its tasks is, by the task's index."""
+    group = job.task_groups[0]
+    numbers = [int(one.variables[ELEMENT_VARIABLE]) for one in group.task_environments]
+    return numbers or list(range(group.task_count))
+
+
+def read_job(job: Any, tasks: Iterable[Any] = (), waits_for: str = "") -> ClusterJob:
+    """A job that is no array. How it failed is known from its tasks alone: of several machines, a lost one explains why
+    the others failed. One that runs may still wait for something else."""
+    by_task = [_events(task) for task in tasks]
+    events = [event for found in by_task for event in found]
+    endings = [ending_of(found) for found in by_task]
+    ending = next((found for found in endings if found.is_interruption), ending_of(events))
     word = job.status.state.name
-    state = job_state(word, ending)
     return ClusterJob(
         NAME,
         short_id(job),
-        state,
-        word_of(word, ending),
-        reason=shortage_of(_events(job)) if word in ("QUEUED", "SCHEDULED") else "",
+        JobState.WAITING if waits_for else job_state(word, ending),
+        "WAITING" if waits_for else word_of(word, ending),
+        reason=shortage_of(_events(job)) if word in ("QUEUED", "SCHEDULED") else waits_for,
         nodes=place_of(events),
         seconds=_seconds(job),
         exit_code=ending.own_code,
@@ -54,14 +75,11 @@ def read_job(job: Any, tasks: Iterable[Any] = ()) -> ClusterJob:
 
 def read_elements(job: Any, tasks: Sequence[Any]) -> list[ClusterJob]:
     """The elements of an array."""
-    group = job.task_groups[0]
-    environments = list(group.task_environments)
-    numbers = [int(one.variables[ELEMENT_VARIABLE]) for one in environments] or list(range(group.task_count))
     by_index = {int(str(task.name).rpartition("/")[2]): task for task in tasks}
     tag, word = names.tag_of(job.labels), job.status.state.name
     reason = shortage_of(_events(job)) if word in ("QUEUED", "SCHEDULED") else ""
     found = []
-    for index, number in enumerate(numbers):
+    for index, number in enumerate(element_numbers(job)):
         task = by_index.get(index)
         events = [] if task is None else _events(task)
         task_word = None if task is None else task.status.state.name

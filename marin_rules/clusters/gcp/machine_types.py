@@ -2,14 +2,14 @@
 
 C4 and N4 are as Google's own pages have them, E2, N2, A2, A3 and G2 as Red Hat lists them (read November 2026; both
 are in the tests). Unconfirmed, for no page with them was found: the sizes of a3-ultragpu and a4-highgpu, and how many
-cores go with a T4 or V100. What a machine costs is not known here: of two that would do, the one with fewer cores and
-less memory is taken to be the cheaper.
+cores go with a T4 or V100. What a machine costs is not known here (see `prices`): of two that would do, the one with
+fewer cores and less memory is taken to be the cheaper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from marin_rules.resources import canonical_gpu_variant
@@ -41,6 +41,11 @@ class MachineType:
     @property
     def series(self) -> str:
         return self.name.partition("-")[0]
+
+    @property
+    def family(self) -> str:
+        """Its name without its size: `a2-highgpu`."""
+        return self.name.rpartition("-")[0]
 
     @property
     def memory_mb(self) -> int:
@@ -148,7 +153,10 @@ GPU_NAMES = tuple(_GPU_MACHINES)
 SERIES = tuple(dict.fromkeys(machine.series for machine in _PLAIN))
 """The series of machines without GPUs."""
 
-_BY_NAME = {machine.name: machine for machine in chain(_PLAIN, *_GPU_MACHINES.values()) if not machine.attached}
+_BY_NAME = {
+    machine.name: replace(machine, gpu=None, gpus=0, attached=False) if machine.attached else machine
+    for machine in chain(_PLAIN, *_GPU_MACHINES.values())
+}
 
 
 def gpu_names(variant: str) -> list[str]:
@@ -178,6 +186,11 @@ def largest(gpu: str | None = None, series: Iterable[str] = CPU_SERIES) -> Machi
     chosen = list(series)
     found = _GPU_MACHINES[gpu] if gpu else [machine for machine in _PLAIN if machine.series in chosen]
     return max(found, key=lambda machine: (machine.gpus, machine.memory_gb))
+
+
+def machine_type(name: str) -> MachineType | None:
+    """The machine type of this name, without what may be attached to it; None for one that is not in the table."""
+    return _BY_NAME.get(name)
 
 
 def boot_disk_of(machine_type: str) -> str:

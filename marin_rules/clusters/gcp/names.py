@@ -17,6 +17,13 @@ from marin_rules.clusters.protocol import JobTag
 OURS, OWNER, RUN, STEP, JOB, ARRAY = (f"marin-{word}" for word in ("rules", "owner", "run", "step", "job", "array"))
 """Labels of all our jobs: that it is one, whose, of which run and step, its own id, and whether it is an array."""
 
+ACCELERATOR = "marin-accelerator"
+"""A label of jobs whose workers have TPU slices, and of the nodes of these: the type of the slice."""
+
+SLICE, REQUEST = "marin-slice", "marin-request"
+"""Labels of the nodes of TPU slices, beside those of their job: for which step the slice is, and a digest of all that
+was asked for."""
+
 _TAG = "marin-tag"
 _LONGEST = 63
 """Characters of a job's id, and of a label's value."""
@@ -34,7 +41,7 @@ def job_id(name: str, identity: str, number: int) -> str:
     words = _slug(name)[:_NAME_CHARACTERS].strip("-") or "job"
     if not words[0].isalpha():
         words = f"j-{words}"
-    return f"{words}-{_digest(identity)}-{number}"
+    return f"{words}-{digest(identity)}-{number}"
 
 
 def request_id(job: str) -> str:
@@ -47,7 +54,7 @@ def label_value(text: str) -> str:
     if re.fullmatch(r"[a-z0-9_-]{1,63}", text):
         return text
     words = _slug(text)[: _LONGEST - _DIGEST_CHARACTERS - 1].strip("-")
-    return f"{words}-{_digest(text)}".lstrip("-")
+    return f"{words}-{digest(text)}".lstrip("-")
 
 
 def tag_labels(tag: JobTag) -> dict[str, str]:
@@ -71,5 +78,6 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """A few characters that tell a text from others."""
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]

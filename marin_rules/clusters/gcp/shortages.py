@@ -1,4 +1,4 @@
-"""Why a job has no machines, and what a person can do: pure, by the words of Batch's events.
+"""Why a job or a TPU slice has no machines, and what a person can do: pure, by the words of Google.
 
 A job that waits for its machines to start is as it should be, and nothing is said about it.
 """
@@ -11,9 +11,28 @@ _QUOTA = re.compile(
     r"Quota '(?P<name>\w+)' exceeded\.\s+Limit: (?P<limit>[\d.]+)(?: in region (?P<region>[a-z0-9-]+))?"
 )
 
+MORE_SLICES = (
+    "name more zones for it under gcp.tpus of the cluster's file, write `on_demand: true` there, get a reservation, or"
+    " give with_tpu() several types"
+)
+"""What to do when a TPU slice does not come."""
+
+_NO_SLICE = "no TPU slice"
+_ON_ITS_WAY = re.compile(r": (CREATING|ACCEPTED|PROVISIONING)\)$")
+_IN_A_QUEUE = re.compile(r"\bWAITING_FOR_RESOURCES\b")
+_OUT_OF_SLICES = re.compile(r"capacity|stock|not enough resources|insufficient|valid_until", re.IGNORECASE)
+_QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
+
+
+def no_slice(why: str) -> str:
+    """The reason of a job whose worker has no TPU slice."""
+    return f"{_NO_SLICE} ({why})"
+
 
 def advice_about(reason: str) -> str | None:
     """What to do about a job that waits for this reason; None if nothing has to be done."""
+    if reason.startswith(_NO_SLICE):
+        return _about_missing_slice(reason)
     code = reason.partition(":")[0]
     if code == "CODE_GCE_QUOTA_EXCEEDED":
         return _about_quota(reason)
@@ -27,6 +46,14 @@ def advice_about(reason: str) -> str | None:
     return None
 
 
+def _about_missing_slice(reason: str) -> str | None:
+    if _ON_ITS_WAY.search(reason):
+        return None
+    if _IN_A_QUEUE.search(reason):
+        return f"if that lasts, {MORE_SLICES}"
+    return advice_about_slice(reason) or "its worker tries again; `marin-rules jobs logs` has all that it was told"
+
+
 def _about_quota(reason: str) -> str:
     found = _QUOTA.search(reason)
     what = "a quota of the project"
@@ -35,5 +62,15 @@ def _about_quota(reason: str) -> str:
         what = f"the quota {found['name']} of the project, {float(found['limit']):g}{where},"
     return (
         f"{what} is used up: it starts once other machines have ended, or never if it alone asks for more; ask for more"
-        " at https://console.cloud.google.com/iam-admin/quotas"
+        f" at {_QUOTAS}"
     )
+
+
+def advice_about_slice(reason: str) -> str | None:
+    """What to do about a TPU slice that is not to be had for this reason; None if nobody knows."""
+    if "quota" in reason.lower():
+        return (
+            "a quota of Cloud TPU is used up: `gcloud compute tpus queued-resources list --zone=ZONE` shows by what"
+            f" (those that are SUSPENDED or FAILED count, too); ask for more at {_QUOTAS}"
+        )
+    return f"Google has none there now: {MORE_SLICES}" if _OUT_OF_SLICES.search(reason) else None

@@ -6,21 +6,31 @@ request that Batch or the project cannot serve is refused with what there is ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from marin_rules.clusters.gcp import machine_types
 from marin_rules.clusters.gcp.machine_types import CPU_SERIES, MachineType
-from marin_rules.clusters.gcp.resources import describe
+from marin_rules.clusters.gcp.offers import Offer
+from marin_rules.clusters.gcp.prices import hourly_price, price_tables
+from marin_rules.clusters.gcp.resources import LONGEST_MINUTES, describe
+from marin_rules.clusters.gcp.tpu_supply import TpuSupply, read_tpus, tpus_in_words
+from marin_rules.clusters.prices import Price
+from marin_rules.clusters.protocol import JobRequest
 from marin_rules.errors import SettingsError
+from marin_rules.geography import covers, region_of_zone
 from marin_rules.machines import ANY_GPU, MachineRequest
+from marin_rules.resources import tpu_topology
 from marin_rules.settings.cluster_file import find_cluster_file, read_block
 from marin_rules.units import memory_text, parse_minutes
 
-LONGEST_MINUTES = 14 * 24 * 60
-"""Batch fails a job that runs for longer."""
+_WORKER_MEMORY_MB = 2048
+"""For the worker of a TPU step, whose own machines are the hosts of its slices."""
+
+_DRIVER_MEMORY_MB = 4096
+"""For Snakemake, the plan, and small steps that run beside it."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,9 @@ class GcpSite:
     gpus: Mapping[str, Supply] = field(default_factory=dict)
     """For steps with GPUs, by the name of the GPU in `machine_types.GPU_NAMES`, in the order of the file."""
 
+    tpus: Mapping[str, TpuSupply] = field(default_factory=dict)
+    """For steps with TPUs, by their generation as Google's API names it."""
+
     series: tuple[str, ...] = CPU_SERIES
     network: str | None = None
     subnetwork: str | None = None
@@ -80,23 +93,34 @@ class GcpSite:
     def region(self) -> str:
         return self.regions[0]
 
-    def in_region(self, region: str) -> GcpSite:
-        """The same project with its jobs in that region: where their data is. `SettingsError` if it has none there."""
-        if region not in self.regions:
-            raise SettingsError(
-                f"the data are in {region}, but cluster {self.name} runs jobs in {', '.join(self.regions)}: add the"
-                " region to gcp.regions of its file, or choose a prefix in one of them"
-            )
-        return replace(self, regions=(region, *(other for other in self.regions if other != region)))
+    def near(self, data: Sequence[str] | None, zone: str | None, step: str) -> GcpSite:
+        """The same project, with the regions alone where a step can run whose data are there: regions or multi-regions.
 
-    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
-        if request.tpu is not None:
-            raise SettingsError(f"step {step!r} asks for a TPU {request.tpu}; {self._offer()}")
-        if request.replicas > 1:
+        `SettingsError` if there is none.
+        """
+        regions, limits = self.regions, []
+        if data is not None:
+            regions = tuple(region for region in regions if any(covers(place, region) for place in data))
+            limits.append(f"the data of step {step!r} are in {' or '.join(data) or 'no region'}")
+        if zone is not None:
+            regions = tuple(region for region in regions if region == _region_of(zone, step))
+            limits.append(f"step {step!r} asks for zone {zone}")
+        if not regions:
             raise SettingsError(
-                f"step {step!r} asks for {request.replicas} machines that run it together, which cluster {self.name}"
-                " does not do: ask for one larger machine"
+                f"{' and '.join(limits)}, but cluster {self.name} runs jobs in {', '.join(self.regions)}: add the"
+                " region to gcp.regions of its file, or choose a prefix or a zone in one of them"
             )
+        return replace(self, regions=regions)
+
+    def resources(
+        self, request: MachineRequest, step: str, attempt: int = 1, regions: Sequence[str] | None = None
+    ) -> Mapping[str, Any]:
+        here = self.near(regions, request.zone, step)
+        if request.tpus:
+            return here._with_slices(request, step, attempt)
+        return here._with_machines(request, step, attempt)
+
+    def _with_machines(self, request: MachineRequest, step: str, attempt: int) -> Mapping[str, Any]:
         machine, supply = self._machine(request, step, request.memory_mb)
         memory = request.memory_mb
         if attempt > 1:
@@ -104,13 +128,13 @@ class GcpSite:
             larger = self._try_machine(request, request.memory_mb * attempt)
             memory = request.memory_mb * attempt if larger else machine.memory_mb
             machine, supply = larger or (machine, supply)
-        zones = self._zones(supply, f"step {step!r}")
+        zones = (request.zone,) if request.zone else self._zones(supply, f"step {step!r}")
         spot = request.preemptible and supply.spot
         return {
             "mem_mb": memory,
             "disk_mb": request.disk_mb,
             "runtime": None if supply.runtime is None else min(supply.runtime * attempt, supply.max_runtime),
-            "nodes": 1,
+            "nodes": request.replicas,
             "cpus_per_task": request.cpu,
             "tasks_at_once": supply.tasks_at_once,
             "gcp_region": self.region,
@@ -119,6 +143,77 @@ class GcpSite:
             "gcp_gpu": f"{machine.gpu}:{machine.gpus}" if machine.gpu else None,
             "gcp_provisioning": "SPOT" if spot else supply.provisioning,
             "gcp_reservation": None if spot else supply.reservation,
+            "gcp_image": request.image,
+        }
+
+    def _with_slices(self, request: MachineRequest, step: str, attempt: int) -> Mapping[str, Any]:
+        kinds = [kind for kind in request.tpus if kind.rpartition("-")[0] in self.tpus]
+        if not kinds:
+            raise SettingsError(f"step {step!r} asks for a TPU {request.tpus[0]}; {self._offer()}")
+        offers = self.offers(
+            kinds, request.preemptible, request.tpu_topology, (request.zone,) if request.zone else None
+        )
+        if not offers:
+            raise SettingsError(
+                f"step {step!r} asks for a TPU {' or '.join(kinds)} in {request.zone or ', '.join(self.regions)}, where"
+                f" cluster {self.name} has none: {tpus_in_words(self.tpus)}. Choose a prefix there, or add zones to"
+                " gcp.tpus of its file"
+            )
+        # Of the types that are asked for, those that there are; the first offer is what the step is likely to get.
+        kinds = list(dict.fromkeys(offer.accelerator for offer in offers))
+        supply = self.tpus[kinds[0].rpartition("-")[0]]
+        worker = machine_types.plain_machine(1, _WORKER_MEMORY_MB, self.series)
+        assert worker is not None
+        return {
+            "mem_mb": request.memory_mb,
+            "disk_mb": request.disk_mb,
+            "runtime": None if supply.runtime is None else min(supply.runtime * attempt, supply.max_runtime),
+            "nodes": 1,
+            "cpus_per_task": request.cpu,
+            "gcp_region": supply.worker_region or region_of_zone(offers[0].zone),
+            "gcp_machine_type": worker.name,
+            "gcp_provisioning": "STANDARD",
+            "gcp_image": request.image,
+            "gcp_tpu": " ".join(kinds),
+            "gcp_tpu_topology": request.tpu_topology,
+            "gcp_tpu_slices": request.replicas // tpu_topology(kinds[0]).host_count,
+            "gcp_tpu_zones": " ".join(dict.fromkeys(offer.zone for offer in offers)),
+            "gcp_tpu_provisioning": "SPOT" if any(offer.spot for offer in offers) else "STANDARD",
+        }
+
+    def offers(
+        self, kinds: Sequence[str], preemptible: bool, topology: str | None = None, zones: Sequence[str] | None = None
+    ) -> list[Offer]:
+        """Where slices of these types may be had, in the order in which that is tried; `zones` narrow it down."""
+        found: dict[Offer, None] = {}
+        for kind in kinds:
+            supply = self.tpus.get(kind.rpartition("-")[0])
+            if supply is None:
+                continue
+            for offer in supply.offers(kind, preemptible, topology):
+                if region_of_zone(offer.zone) in self.regions and (zones is None or offer.zone in zones):
+                    found[offer] = None
+        return list(found)
+
+    def offers_for(self, resources: Mapping[str, Any]) -> list[Offer]:
+        """Where the slices of a job with these resources may be had; none for a job without any."""
+        kinds = str(resources.get("gcp_tpu") or "").split()
+        zones = str(resources.get("gcp_tpu_zones") or "").split() or None
+        is_spot = resources.get("gcp_tpu_provisioning") == "SPOT"
+        return self.offers(kinds, is_spot, resources.get("gcp_tpu_topology"), zones)
+
+    def driver_resources(self) -> Mapping[str, Any]:
+        machine = machine_types.plain_machine(1, _DRIVER_MEMORY_MB, self.series)
+        assert machine is not None
+        return {
+            "mem_mb": _DRIVER_MEMORY_MB,
+            "runtime": self.plain.max_runtime,
+            "nodes": 1,
+            "cpus_per_task": 1,
+            "gcp_region": self.region,
+            "gcp_zones": " ".join(self._zones(self.plain, "a driver")) or None,
+            "gcp_machine_type": machine.name,
+            "gcp_provisioning": "STANDARD",
         }
 
     def defaults(self) -> Mapping[str, Any]:
@@ -132,6 +227,14 @@ class GcpSite:
 
     def describe(self, resources: Mapping[str, Any]) -> str:
         return describe(resources)
+
+    def price(self, resources: Mapping[str, Any]) -> Price:
+        return hourly_price(resources, price_tables(), self.offers_for(resources))
+
+    def check(self, request: JobRequest) -> None:
+        from marin_rules.clusters.gcp.definition import check_request  # It knows sites.
+
+        check_request(request, self)
 
     def _machine(self, request: MachineRequest, step: str, memory_mb: int) -> tuple[MachineType, Supply]:
         found = self._try_machine(request, memory_mb)
@@ -182,8 +285,8 @@ class GcpSite:
     def _offer(self) -> str:
         gpus = ", ".join(self.gpus)
         return (
-            f"cluster {self.name} has {f'GPUs {gpus}' if gpus else 'no GPUs'}. Change the step's resources, or gcp.gpus"
-            " of the cluster's file in config/clusters."
+            f"cluster {self.name} has {f'GPUs {gpus}' if gpus else 'no GPUs'} and {tpus_in_words(self.tpus)}. Change"
+            " the step's resources, or gcp.gpus and gcp.tpus of the cluster's file in config/clusters."
         )
 
 
@@ -204,6 +307,9 @@ def read_site(name: str) -> GcpSite | None:
             f"cluster file {path}: gcp.machine_series: {series!r} is not known; write one of"
             f" {', '.join(machine_types.SERIES)}"
         )
+    tpus = read_tpus(block.get("tpus") or {}, plain.runtime, plain.max_runtime, path, regions)
+    for supply in tpus.values():
+        _check_minutes(supply.runtime, supply.max_runtime, path)
     plain_keys = ("project", "network", "subnetwork", "external_address", "service_account", "image", "boot_image")
     return GcpSite(
         name=name,
@@ -212,6 +318,7 @@ def read_site(name: str) -> GcpSite | None:
         # Zones and reservations are those of other machines; the rest holds for all jobs.
         gpus=_gpus(block.get("gpus") or {}, replace(plain, zones=(), reservation=None), path, regions),
         series=CPU_SERIES if series is None else (series,),
+        tpus=tpus,
         secrets=dict(block.get("secrets") or {}),
         labels=dict(block.get("labels") or {}),
         **{key: block[key] for key in plain_keys if key in block},
@@ -253,7 +360,17 @@ def _supply(given: Mapping[str, Any], base: Supply, path: Path, regions: tuple[s
         raise SettingsError(
             f"cluster file {path}: the zones {', '.join(outside)} are in none of gcp.regions, {', '.join(regions)}"
         )
-    longest = max(supply.runtime or 0, supply.max_runtime)
-    if longest > LONGEST_MINUTES:
-        raise SettingsError(f"cluster file {path}: Batch ends every job after 14 days; write less as its runtime")
+    _check_minutes(supply.runtime, supply.max_runtime, path)
     return supply
+
+
+def _check_minutes(runtime: int | None, max_runtime: int, path: Path) -> None:
+    if max(runtime or 0, max_runtime) > LONGEST_MINUTES:
+        raise SettingsError(f"cluster file {path}: Batch ends every job after 14 days; write less as its runtime")
+
+
+def _region_of(zone: str, step: str) -> str:
+    try:
+        return region_of_zone(zone)
+    except ValueError as error:
+        raise SettingsError(f"step {step!r}: {error}") from error

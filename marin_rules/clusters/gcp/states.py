@@ -73,6 +73,11 @@ class Ending:
     exit_code: int | None = None
 
     @property
+    def is_interruption(self) -> bool:
+        """Whether its machine was lost, through no fault of the task."""
+        return self.exit_code in INTERRUPTIONS
+
+    @property
     def own_code(self) -> int | None:
         """The exit code of the task's own program; None if Batch ended it."""
         return None if self.exit_code is None or self.exit_code >= _FIRST_RESERVED else self.exit_code

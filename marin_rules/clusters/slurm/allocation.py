@@ -9,6 +9,7 @@ from typing import Any, Literal
 from marin_rules.clusters.allocation import EndCause
 from marin_rules.clusters.protocol import element_id
 from marin_rules.clusters.slurm.ranks import SlurmRanks
+from marin_rules.machines import MachineRequest
 
 JOB_VARIABLE = "SLURM_JOB_ID"
 """Names the job to all of its processes. The elements of an array and the parts of a heterogeneous job differ in it."""
@@ -33,13 +34,22 @@ class SlurmAllocation:
     element: int | None = None
     cluster: Literal["slurm"] = field(default="slurm", init=False)
 
-    def ranks(self) -> SlurmRanks:
-        return SlurmRanks(self.nodes, self.node_count, self.cpus)
+    def ranks(self, request: MachineRequest) -> SlurmRanks | None:
+        if request.replicas == 1 or self.node_count == 1:
+            return None
+        return SlurmRanks(self.nodes, self.node_count, self.cpus)  # As many as it asks for, or as a profile says.
+
+    def other_machine(self) -> None:
+        """The script of a job runs on its first machine alone."""
 
     def why_told_to_end(self) -> EndCause:
         from marin_rules.clusters.slurm.job_end import why_told_to_end  # Workers of steps do without it.
 
         return why_told_to_end(self.job_id, self.restarts)
+
+    @property
+    def may_start_again(self) -> bool:
+        return True
 
     def start_again(self) -> None:
         from marin_rules.clusters.slurm.job_end import start_again

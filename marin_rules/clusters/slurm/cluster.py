@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from marin_rules.clusters.protocol import Cluster, ClusterError
+from collections.abc import Iterable, Sequence
+
+from marin_rules.checks import Check
+from marin_rules.clusters.protocol import Cluster, ClusterError, WantedMachines
 from marin_rules.clusters.slurm.commands import has_slurm
 from marin_rules.clusters.slurm.discovery import cluster_file_text, discover_site
 from marin_rules.clusters.slurm.job_queue import SlurmQueue
 from marin_rules.clusters.slurm.listing import NAME
-from marin_rules.clusters.slurm.resources import RESOURCE_NAMES
 from marin_rules.clusters.slurm.site import Site, read_site
 from marin_rules.errors import SettingsError
 
@@ -30,11 +32,18 @@ def _open_site(name: str | None) -> Site:
     return site
 
 
+def _check(name: str | None, prefix: str, wanted: Sequence[WantedMachines]) -> Iterable[Check]:
+    from marin_rules.clusters.slurm.check import check_cluster  # For this alone.
+
+    # Whether its queues have machines for a step, planning itself says; how many there may be, nobody does.
+    return check_cluster(name, prefix)
+
+
 CLUSTER = Cluster(
     NAME,
-    open_queue=SlurmQueue,
+    open_queue=lambda name: SlurmQueue(),
     open_site=_open_site,
     first_file=lambda: cluster_file_text(discover_site()),
-    is_here=has_slurm,
-    resource_names=RESOURCE_NAMES,
+    is_here=lambda name: has_slurm(),
+    check=_check,
 )

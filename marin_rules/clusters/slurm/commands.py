@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from marin_rules.clusters.protocol import BusyError, ClusterError, RefusedError
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
+from marin_rules.parentage import ending_with_us
 
 TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
@@ -27,12 +28,18 @@ def run_command(
     stdin: str | None = None,
     timeout: float = TIMEOUT_SECONDS,
     environment: Mapping[str, str] | None = None,
+    ends_with_us: bool = False,
 ) -> str:
-    """What a command prints; bytes that are no UTF-8 come as replacement characters."""
+    """What a command prints; bytes that are no UTF-8 come as replacement characters.
+
+    If it `ends_with_us`, a command that still waits for the controller when this process is killed is killed, too.
+    """
+    program = shutil.which(words[0])  # As it is found here: the environment may be that of a job.
+    if program is None:
+        raise RefusedError(f"{words[0]} is not on this machine: start the run where Slurm's commands are")
     try:
         answer = subprocess.run(
-            words,
-            executable=shutil.which(words[0]),  # As it is found here: the environment may be that of a job.
+            ending_with_us(program, words) if ends_with_us else [program, *words[1:]],
             # Bytes: Slurm repeats what any of the user's other programs told it (comments, names), in any encoding.
             input=None if stdin is None else os.fsencode(stdin),
             stdin=subprocess.DEVNULL if stdin is None else None,
@@ -42,8 +49,6 @@ def run_command(
             # Ctrl-C in a terminal is for the driver, which decides what is to be ended, and how.
             start_new_session=True,
         )
-    except FileNotFoundError as error:
-        raise RefusedError(f"{words[0]} is not on this machine: start the run where Slurm's commands are") from error
     except OSError as error:  # No memory, no processes left, no permission.
         raise ClusterError(f"{words[0]} could not be started: {error}") from error
     except subprocess.TimeoutExpired as error:

@@ -19,6 +19,7 @@ from marin_rules.clusters.protocol import (
     BusyError,
     ClusterError,
     ClusterJob,
+    Extra,
     JobRequest,
     JobState,
     RefusedError,
@@ -159,8 +160,19 @@ class DrmaaQueue:
             with contextlib.suppress(self._failure):  # It has ended already.
                 self._session.control(number, self._terminate)
 
+    def extras(self) -> tuple[Extra, ...]:
+        """A job of Slurm has nothing beside it."""
+        return ()
+
+    def remove(self, extra: Extra) -> None:
+        """There is none."""
+
     def log_of(self, log: str, job: str) -> str:
         return log.replace(JOB, job)
+
+    def last_lines(self, job: str, count: int) -> list[str]:
+        """None: they are in its file."""
+        return []
 
     def advice(self, job: ClusterJob) -> str | None:
         return f"it is held; `scontrol release {job.id}` lets it go" if job.reason else None

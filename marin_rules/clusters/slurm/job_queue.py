@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from marin_rules.clusters.protocol import JOB, ClusterError, ClusterJob, JobRequest, RefusedError, element_id
+from marin_rules.clusters.protocol import JOB, ClusterError, ClusterJob, Extra, JobRequest, RefusedError, element_id
 from marin_rules.clusters.slurm import array_indices
 from marin_rules.clusters.slurm.commands import run_command, user_name
 from marin_rules.clusters.slurm.configuration import Limits, read_configuration
@@ -72,8 +72,19 @@ class SlurmQueue:
         if ids:
             run_command("scancel", "--quiet", *_in_few_words(ids))
 
+    def extras(self) -> tuple[Extra, ...]:
+        """A job of Slurm has nothing beside it."""
+        return ()
+
+    def remove(self, extra: Extra) -> None:
+        """There is none."""
+
     def log_of(self, log: str, job: str) -> str:
         return log.replace(JOB, job)
+
+    def last_lines(self, job: str, count: int) -> list[str]:
+        """None: they are in its file."""
+        return []
 
     def advice(self, job: ClusterJob) -> str | None:
         return advice_about(job.reason, job.id)

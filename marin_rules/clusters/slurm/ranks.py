@@ -6,9 +6,9 @@ import os
 import re
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from marin_rules.clusters.ranks import RankCall, RanksEnd, Take, variables_for
 from marin_rules.clusters.slurm.commands import run_command
 from marin_rules.errors import MarinRulesError
 from marin_rules.process import variable_of
@@ -37,7 +37,7 @@ class SlurmRanks:
     cpus: int | None
     """Cores of each rank; None for as many as Slurm gives a task."""
 
-    def coordinator_host(self) -> str:
+    def _first_host(self) -> str:
         """The first machine, where srun puts rank 0: its name or, if nobody knows that, where Slurm itself finds it."""
         node = first_node(self.nodes)
         try:
@@ -46,12 +46,10 @@ class SlurmRanks:
             return _node_address(node)
         return node
 
-    def run(
-        self, command: Sequence[str], variables: Mapping[str, str], take: Callable[[int | None, bytes], None]
-    ) -> str | None:
+    def run(self, call: RankCall, take: Take) -> RanksEnd:
         with subprocess.Popen(
-            [*self.srun(), "sh", "-c", _AS_RANK, "rank", *command],
-            env={**os.environ, **variables},
+            [*self.srun(), "sh", "-c", _AS_RANK, "rank", *call.words],
+            env={**os.environ, **variables_for(self.count, self._first_host(), call.purpose)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -67,8 +65,13 @@ class SlurmRanks:
                     take(int(label[1]), line[label.end() :])
             code = srun.wait()
         if code == 0:
-            return None
-        return f"srun: {first[1].decode(errors='replace')}" if first is not None else f"srun: exit code {code}"
+            return RanksEnd()
+        return RanksEnd(
+            f"srun: {first[1].decode(errors='replace')}" if first is not None else f"srun: exit code {code}"
+        )
+
+    def close(self) -> None:
+        """The machines are the job's."""
 
     def srun(self) -> list[str]:
         """The command that starts ranks of a program; said in full, for a job may come with other defaults."""

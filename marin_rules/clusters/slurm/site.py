@@ -7,10 +7,11 @@ anything is submitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from marin_rules.clusters.protocol import JobRequest
 from marin_rules.clusters.slurm.resources import describe, job_resources
 from marin_rules.errors import SettingsError
 from marin_rules.machines import ANY_GPU, MachineRequest
@@ -84,8 +85,8 @@ class Site:
 
     def queue_for(self, request: MachineRequest, step: str) -> Queue:
         """Where the jobs of a step go; `SettingsError` if the cluster has no such machines."""
-        if request.tpu is not None:
-            raise SettingsError(f"step {step!r} asks for a TPU {request.tpu}; {self._offer()}")
+        if request.tpus:
+            raise SettingsError(f"step {step!r} asks for a TPU {request.tpus[0]}; {self._offer()}")
         queue = self._gpu_queue(request, step) if request.gpus else self.cpu
         if request.preemptible and queue.preemptible is not None:
             queue = queue.preemptible
@@ -97,7 +98,9 @@ class Site:
             )
         return queue
 
-    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+    def resources(
+        self, request: MachineRequest, step: str, attempt: int = 1, regions: Sequence[str] | None = None
+    ) -> Mapping[str, Any]:
         return job_resources(request, self.queue_for(request, step), attempt)
 
     def defaults(self) -> Mapping[str, Any]:
@@ -126,6 +129,12 @@ class Site:
 
     def describe(self, resources: Mapping[str, Any]) -> str:
         return describe(resources)
+
+    def price(self, resources: Mapping[str, Any]) -> None:
+        return None
+
+    def check(self, request: JobRequest) -> None:
+        """What Slurm refuses depends on its own settings."""
 
     def _gpu_queue(self, request: MachineRequest, step: str) -> Queue:
         found = [queue for variant in request.gpu_variants for queue in self._queues_of(variant)]

@@ -39,6 +39,9 @@ _SUBMISSION_SECONDS = 60.0
 _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 """Variables that tell Slurm's commands which cluster is meant."""
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Of a job that is given none: Slurm's daemons add none of their own."""
+
 
 def submit(request: JobRequest) -> str:
     """Hand a job or array to Slurm; returns its id. It is given its variables, which are written down nowhere else."""
@@ -49,6 +52,7 @@ def submit(request: JobRequest) -> str:
         stdin=batch_script(request),
         environment=sbatch_environment(request.variables, os.environ),
         timeout=_SUBMISSION_SECONDS,
+        ends_with_us=True,  # Else it would submit a job of a dead driver, beside the one of the driver after it.
     )
     # Some sites print a greeting first; a cluster's name may follow the number.
     number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
@@ -98,7 +102,7 @@ def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) ->
     Slurm would start a login shell on the node in search of others, for seconds before each job.
     """
     settings = {name: ours[name] for name in ours if name.startswith("SBATCH_") or name in _SETTINGS}
-    return {**settings, **variables}
+    return {"PATH": _PATH, **settings, **variables}
 
 
 def tasks(resources: Mapping[str, Any]) -> list[str]:

@@ -16,8 +16,12 @@ from collections.abc import Callable
 from marin_rules.errors import MarinRulesError
 from marin_rules.storage.leases.clock import since_boot
 from marin_rules.storage.leases.lease import Lease, LeaseLostError
+from marin_rules.storage.leases.record import LIFETIME_SECONDS
 
 _BEATS_IN_A_LIFETIME = 3
+_LONGEST_INTERVAL_SECONDS = LIFETIME_SECONDS / _BEATS_IN_A_LIFETIME
+"""However long the lifetime: Marin's workers do not know it, and take over what has not beaten for 90 s."""
+
 _TRIES_IN_A_BEAT = 6
 
 
@@ -28,7 +32,7 @@ class Heartbeat:
         self._lease = lease
         self._wake = wake
         self._say = say
-        self._interval = lease.lifetime / _BEATS_IN_A_LIFETIME
+        self._interval = min(lease.lifetime / _BEATS_IN_A_LIFETIME, _LONGEST_INTERVAL_SECONDS)
         self._glance = self._interval / _TRIES_IN_A_BEAT
         """No wait is longer: waits do not count the time for which the machine is suspended, the clock does."""
 

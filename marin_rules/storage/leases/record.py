@@ -1,8 +1,10 @@
 """What a lease file holds: who has the step, since when, and the last sign of life, as JSON.
 
-The record begins like Marin's, `{"worker_id", "timestamp"}`, and a record of Marin's is read as one of
-epoch 0 with no owner. Unknown keys are ignored. Marin's own reader is less lenient: at keys that it does
-not know it stops with an error, and so never takes over a lease of ours.
+The record is one of Marin's, `{"worker_id", "timestamp"}`, whose workers stop with an error at any other
+key. What we know besides stands in the text of `worker_id`, behind the name: to Marin's workers a lease of ours
+is that of a worker with a long name. They wait for it, and take it over once its last heartbeat is 90 s old. A
+record of Marin's is read as one of epoch 0 with no owner. Earlier versions of this package wrote keys of their own:
+those are read, too, and unknown ones are ignored.
 
 `timestamp` and `since` are the wall clock of the holder. They are for people: whether a lease is stale is
 never decided by them, since the clocks of two machines differ.
@@ -13,7 +15,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.storage.leases.owner import Owner
@@ -62,16 +64,15 @@ class LeaseRecord:
 
     def to_bytes(self) -> bytes:
         """The content of the lease file."""
-        fields = {
-            "worker_id": self.worker_id,
-            "timestamp": self.timestamp,
+        details = {
             "epoch": self.epoch,
             "since": self.since,
             "owner": None if self.owner is None else self.owner.to_fields(),
             "nonce": self.nonce,
             "lifetime": self.lifetime,
         }
-        return json.dumps(fields).encode() + b"\n"
+        worker = f"{self.worker_id} {json.dumps(details)}"
+        return json.dumps({"worker_id": worker, "timestamp": self.timestamp}).encode() + b"\n"
 
     @classmethod
     def parse(cls, data: bytes, path: str) -> Self:
@@ -88,6 +89,7 @@ class LeaseRecord:
     def _from_fields(cls, fields: object) -> Self:
         if not isinstance(fields, dict):
             raise ValueError("not a JSON object")
+        fields = _with_details(fields)
         worker_id, epoch, owner = fields.get("worker_id"), fields.get("epoch", 0), fields.get("owner")
         nonce = fields.get("nonce", "")
         if not isinstance(worker_id, str) or not isinstance(nonce, str):
@@ -105,6 +107,16 @@ class LeaseRecord:
             nonce=nonce,
             lifetime=_lifetime(fields),
         )
+
+
+def _with_details(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record with what stands behind the worker's name, if anything does."""
+    worker_id = fields.get("worker_id")
+    name, separator, text = worker_id.partition(" {") if isinstance(worker_id, str) else ("", "", "")
+    if not separator:
+        return fields
+    details = json.loads(f"{{{text}")
+    return {**details, **fields, "worker_id": name}
 
 
 _SHOWN_CHARACTERS = 300

@@ -56,7 +56,11 @@ class MirrorFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
             return False
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        found = search.list_directory(self._strip_protocol(path))
+        """What is there; nothing at a path that no region has, as in Marin."""
+        try:
+            found = search.list_directory(self._strip_protocol(path))
+        except FileNotFoundError:
+            return []
         return [entry.info for entry in found.values()] if detail else list(found)
 
     def find(

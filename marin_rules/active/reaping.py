@@ -1,0 +1,70 @@
+"""What is left of runs that nobody drives any more: jobs, and what their workers have had made beside them. Pure.
+
+A job whose driver died is not idle: it does its step to the end, and the next run finds it. Who does not want that has
+it ended. Something beside a job is left over when no job of its step lives any more, for that job's worker would have
+deleted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from marin_rules.clusters.protocol import ClusterJob, Extra, JobTag, live_jobs_of
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A job or something beside one, and why it is not needed."""
+
+    cluster: str
+    what: ClusterJob | Extra
+    why: str
+
+    @property
+    def id(self) -> str:
+        return self.what.id
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        if isinstance(self.what, Extra):
+            return f"{self.what.words} ({self.what.state})"
+        return f"{self.cluster} job {self.what.id} ({self.what.word})"
+
+    @property
+    def step(self) -> str:
+        return "" if self.what.tag is None else self.what.tag.step
+
+
+def leftovers(
+    jobs: Sequence[ClusterJob],
+    extras: Iterable[tuple[str, Extra]],
+    dead: Collection[str],
+    living: Collection[str],
+    *,
+    unknown_too: bool = False,
+) -> list[Leftover]:
+    """What is left of runs in `dead`; with `unknown_too` also of those that are neither dead nor `living`.
+
+    A run that this machine knows nothing of may well be driven from another one.
+    """
+    found: list[Leftover] = []
+    for job in jobs:
+        why = None if job.tag is None or job.tag.is_driver else _why(job.tag, dead, living, unknown_too)
+        if why is not None:
+            found.append(Leftover(job.cluster, job, why))
+    ending = {(left.cluster, left.id) for left in found}
+    kept = [job for job in jobs if (job.cluster, job.id) not in ending]
+    for cluster, extra in extras:
+        if extra.tag is None or not live_jobs_of(extra.tag, (job for job in kept if job.cluster == cluster)):
+            found.append(Leftover(cluster, extra, "no job of its step lives"))
+    return found
+
+
+def _why(tag: JobTag, dead: Collection[str], living: Collection[str], unknown_too: bool) -> str | None:
+    if tag.run in dead:
+        return f"the driver of run {tag.run} is dead"
+    if unknown_too and tag.run not in living:
+        return f"run {tag.run} is not known on this machine"
+    return None

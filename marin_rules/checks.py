@@ -1,0 +1,37 @@
+"""What a run will need, looked at before it starts: whether it is there, and what to type if it is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What came of a look."""
+
+    OK = "ok"
+    MISSING = "missing"
+    UNKNOWN = "not checked"
+    """It could not be looked at: it may be there or not."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a run will need."""
+
+    what: str
+    """In a few words: `API batch.googleapis.com`."""
+
+    verdict: Verdict
+    detail: str = ""
+    """What was found, or why nothing could be."""
+
+    command: str = ""
+    """What to type, or which page to open, so that it is there."""
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """Stands for a fact that could not be had."""
+
+    why: str
