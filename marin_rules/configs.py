@@ -63,7 +63,7 @@ class Dependencies:
 
     leaves: list[tuple[str, Any]] = field(default_factory=list)
     """Dotted path and value, for all that is taken as it is and could hide a reference: objects that are not walked
-    through, and strings that were made from one."""
+    through, StepSpecs, and strings that were made from a reference."""
 
 
 def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
@@ -90,6 +90,8 @@ def _walk(config: Any, leaves: list[tuple[str, Any]]) -> Iterator[InputNameEvent
             yield VersionedEvent(prefix, value.value)
         elif isinstance(value, MirroredValue):
             pending.append((prefix, value.value))
+        elif is_spec(value):
+            leaves.append((prefix, value))
         elif inner := children(prefix, value):
             pending.extend(reversed(inner))
         elif not isinstance(value, _CONTAINERS):
@@ -101,6 +103,8 @@ def children(prefix: str, value: Any) -> list[tuple[str, Any]]:
     below = prefix + "." if prefix else ""
     names = field_names(type(value))
     if names is not None:
+        if is_of_marin(type(value)):  # A step or placeholder, and not known as one.
+            raise ValueError(f"{prefix or 'the config'} is {marins_own(type(value))}")
         return [(below + name, getattr(value, name)) for name in names]
     if isinstance(value, dict):
         for key in value:
@@ -113,6 +117,27 @@ def children(prefix: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, _SEQUENCES + _SETS):
         return [(f"{below}[{i}]", item) for i, item in enumerate(value)]
     return []
+
+
+def is_spec(value: Any) -> bool:
+    """Whether a value is a StepSpec: plain data to a config, and without placeholders, which have no JSON."""
+    return hasattr(type(value), "as_executor_step")  # Asked of its class: a value may answer questions of its own.
+
+
+_MARINS_NAMES = frozenset({"ExecutorStep", "InputName", "MirroredValue", "OutputName", "StepSpec", "VersionedValue"})
+
+
+def is_of_marin(cls: type) -> bool:
+    """Whether a class is a step or placeholder of Marin's own package: it would be taken for plain data."""
+    return cls.__name__ in _MARINS_NAMES and cls.__module__.startswith("marin.")
+
+
+def marins_own(cls: type) -> str:
+    """What to tell of an object of such a class."""
+    return (
+        f"Marin's own {cls.__name__}, made by one of its modules. Run the script with `python -m marin_rules.compat`,"
+        " or with compat=true under Snakemake: those modules then use the steps and placeholders of marin_rules"
+    )
 
 
 _field_names: dict[type, tuple[str, ...] | None] = {}
@@ -253,6 +278,8 @@ def _rebuild(value: Any, resolve: Callable[[Any], Any], *, into_sets: bool = Fal
         return value
     if isinstance(value, _PLACEHOLDERS):
         return resolve(value)
+    if is_spec(value):
+        return value
     names = field_names(type(value))
     if names is not None:
         changed = {}
@@ -288,9 +315,14 @@ def join(path: str, name: str | None) -> str:
     return f"{path}/{name}" if path and path[-1] != "/" and name[0] != "/" else os.path.join(path, name)
 
 
+def is_relative(path: str) -> bool:
+    """Whether a path is meant below a prefix: it is neither absolute nor a URL."""
+    return not urlparse(path).scheme and not path.startswith("/")
+
+
 def below_prefix(prefix: str, path: str) -> str:
     """A relative path joined to the prefix; an absolute path or a URL as it is."""
-    return path if urlparse(path).scheme or path.startswith("/") else os.path.join(prefix, path)
+    return os.path.join(prefix, path) if is_relative(path) else path
 
 
 def climbs(path: str) -> bool:

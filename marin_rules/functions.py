@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from marin_rules.errors import PlanError
@@ -29,11 +31,23 @@ _LAZY = (
 )
 
 
+@dataclass(frozen=True)
+class OnOutputPath:
+    """The function of a StepSpec, which takes the output path, where a step calls its function with its config."""
+
+    fn: Callable[[str], Any]
+
+    def __call__(self, config: Any) -> Any:
+        return self.fn(config.output_path)
+
+
 def function_name(fn: Any) -> str:
     """The importable name of a step's function, as people write it."""
     if isinstance(fn, SnakemakeRule):
         return f"rule {fn.name}"
-    target = fn.fn if isinstance(fn, RemoteCallable) else fn
+    if fn is None:
+        return "None"
+    target = _unwrapped(fn)
     name = getattr(target, "__qualname__", None) or type(target).__qualname__
     module = getattr(target, "__module__", None)
     return f"{module}.{name}" if module else name
@@ -41,8 +55,8 @@ def function_name(fn: Any) -> str:
 
 def check_function(fn: Any, where: str) -> None:
     """Refuse a function that a step cannot call, or whose body a call would not run. `where` names the step."""
-    if fn is None:
-        raise PlanError(f"{where} has no function to run")
+    takes_path = isinstance(_unmarked(fn), OnOutputPath)
+    fn = _unwrapped(fn)
     if not callable(fn):
         raise PlanError(f"{where}: fn is a {type(fn).__name__}, not a function")
     called = _called(fn)
@@ -51,20 +65,27 @@ def check_function(fn: Any, where: str) -> None:
             raise PlanError(f"{where}: {function_name(fn)} {trouble}.")
     try:
         # What a decorator says about the function inside of it does not count: the wrapper is what is called.
-        signature = inspect.signature(_unmarked(fn), follow_wrapped=False)
+        signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):
         return  # Some functions written in C do not tell.
     try:
         signature.bind(None)
     except TypeError as error:
+        what, example = ("output path", "output_path") if takes_path else ("config", "config")
         raise PlanError(
-            f"{where}: {function_name(fn)}{_shown(signature)} cannot be called with the config alone ({error}). A"
-            " step's function takes one argument, as in `def f(config):`."
+            f"{where}: {function_name(fn)}{_shown(signature)} cannot be called with the {what} alone ({error}). A"
+            f" step's function takes one argument, as in `def f({example}):`."
         ) from None
 
 
 def _unmarked(fn: Any) -> Any:
     return fn.fn if isinstance(fn, RemoteCallable) else fn
+
+
+def _unwrapped(fn: Any) -> Any:
+    """The function that its author wrote, behind marks of ours."""
+    marked = _unmarked(fn)
+    return marked.fn if isinstance(marked, OnOutputPath) else marked
 
 
 def _called(fn: Any) -> Any:

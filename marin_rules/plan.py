@@ -60,6 +60,16 @@ class PlannedStep:
         return self.step.name
 
     @property
+    def digest(self) -> str:
+        """Tells the data of the step from those of every other: that of the version, or a StepSpec's own."""
+        return self.identity.digest if self.step.spec is None else self.step.spec.identity.digest
+
+    @property
+    def label(self) -> str:
+        """`<name>-<hash>`, or a StepSpec's `<name>_<hash>`: the end of the output path, unless that is overridden."""
+        return self.identity.name_and_hash if self.step.spec is None else self.step.spec.identity.name_with_hash
+
+    @property
     def function_name(self) -> str:
         """`module.function`, without addresses: the same in every run."""
         return function_name(self.step.fn)
@@ -131,6 +141,8 @@ def _make_plan(
 
     planned = []
     for index, step in enumerate(unique):
+        if step.fn is None and index in needed:
+            raise PlanError(f"step {step.name!r} has no function to run")
         checks.check_config(step, graph.collected[step])
         check_length(step, paths[step])
         config, mirror_budget_gb = _resolved(step, paths, prefix)
@@ -149,18 +161,25 @@ def _make_plan(
             )
         )
     _check_collisions(planned)
-    return Plan(prefix=prefix, steps=tuple(planned), roots=tuple(asked), warnings=tuple(warnings))
+    return Plan(prefix=prefix, steps=tuple(planned), roots=tuple(asked), warnings=(*warnings, *checks.warnings))
 
 
 def _one_step_a_version(
     graph: IdentityGraph, ordered: Sequence[Step], prefix: str, warnings: list[str]
 ) -> dict[Step, Step]:
-    """For each step the first one of the same version; twins must agree on where they write."""
-    first: dict[str, Step] = {}
+    """For each step the first one of the same version; twins must agree on where they write.
+
+    StepSpecs are one if they are the same in the same place: a team may write one to several prefixes.
+    """
+    first: dict[str | tuple[str, str], Step] = {}
     twins: dict[Step, list[Step]] = {}
     canonical: dict[Step, Step] = {}
     for step in ordered:
-        twin = canonical[step] = first.setdefault(graph.identities[step].digest, step)
+        key: str | tuple[str, str] = graph.identities[step].digest
+        if step.spec is not None:
+            place = graph.identities[step].output_path(prefix, step.override_output_path)
+            key = (step.spec.identity.digest, _same_path(place))
+        twin = canonical[step] = first.setdefault(key, step)
         if twin is step:
             continue
         twins.setdefault(twin, [twin]).append(step)
@@ -231,8 +250,8 @@ def collision(one: PlannedStep, two: PlannedStep) -> str:
     same = one.output_path == two.output_path
     where = two.output_path if same else f"{one.output_path}, which is also {two.output_path}"
     return (
-        f"two versions share the output path {where}: step {one.name!r} ({one.identity.digest}) and step"
-        f" {two.name!r} ({two.identity.digest}). The second would never run. Rename one of them, or give it an"
+        f"two versions share the output path {where}: step {one.name!r} ({one.digest}) and step"
+        f" {two.name!r} ({two.digest}). The second would never run. Rename one of them, or give it an"
         " override_output_path of its own."
     )
 

@@ -14,14 +14,14 @@ from os import PathLike
 from typing import Any
 from urllib.parse import urlparse
 
-from marin_rules.configs import Dependencies, climbs, field_names
+from marin_rules.configs import Dependencies, climbs, field_names, is_of_marin, is_spec, marins_own
 from marin_rules.errors import PlanError
 from marin_rules.functions import check_function, function_name
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.machines import resources_of, tasks_of
 from marin_rules.placeholders import MARK, InputName
 from marin_rules.remote import RemoteCallable
-from marin_rules.resources import ResourceConfig
+from marin_rules.resources import ResourceConfig, TpuConfig, check_resources
 from marin_rules.steps import ExecutorStep
 from marin_rules.swallowed import Search, swallowed_text
 from marin_rules.tasks import check_tasks
@@ -66,19 +66,23 @@ def _short(step: Step) -> str:
 
 
 def check_steps(steps: Any) -> list[ExecutorStep[Any] | InputName]:
-    """The steps that were asked for, if that is what they are."""
-    if isinstance(steps, ExecutorStep | InputName):
+    """The steps that were asked for, if that is what they are: StepSpecs as steps, without hard-coded paths."""
+    if isinstance(steps, ExecutorStep | InputName) or is_spec(steps):
         raise PlanError("steps is a single step, not a list of them: write steps=[step]")
     if isinstance(steps, str | dict) or not isinstance(steps, Iterable):
         raise PlanError(f"steps is {_kind(steps)}, not a list of steps: write steps=[step, ...]")
-    listed = list(steps)
-    for position, item in enumerate(listed):
-        if isinstance(item, InputName) and item.step is None:
-            raise PlanError(f"steps[{position}] is the hard-coded path {item.name!r}: no step makes it")
-        if not isinstance(item, ExecutorStep | InputName):
+    checked: list[ExecutorStep[Any] | InputName] = []
+    for position, item in enumerate(steps):
+        if is_of_marin(type(item)):
+            raise PlanError(f"steps[{position}] is {marins_own(type(item))}.")
+        if is_spec(item):
+            checked.append(item.as_executor_step())
+        elif not isinstance(item, ExecutorStep | InputName):
             hint = ": write *steps in place of it" if isinstance(item, list | tuple) else ""
-            raise PlanError(f"steps[{position}] is {_kind(item)}, not an ExecutorStep{hint}")
-    return listed
+            raise PlanError(f"steps[{position}] is {_kind(item)}, neither an ExecutorStep nor a StepSpec{hint}")
+        elif not isinstance(item, InputName) or item.step is not None:
+            checked.append(item)
+    return checked
 
 
 def _kind(value: Any) -> str:
@@ -88,7 +92,7 @@ def _kind(value: Any) -> str:
         return f"the function {value.__qualname__}"
     text = repr(value) if isinstance(value, str | int | float) else ""
     kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{f' ({text[:60]})' if text else ''}"
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}{f' ({text[:60]})' if text else ''}"
 
 
 class StepChecks:
@@ -97,13 +101,14 @@ class StepChecks:
     def __init__(self) -> None:
         self._functions: set[int] = set()
         self._search = Search()
+        self.warnings: list[str] = []
 
     def check(self, step: Step) -> None:
         """Refuse what is wrong with a step, its config apart."""
         _check_name(step)
         where = f"step {step.name!r}"
         _check_override(step, where)
-        if id(step.fn) not in self._functions:
+        if step.fn is not None and id(step.fn) not in self._functions:
             check_function(step.fn, where)
             self._search.check_function(step.fn, where)
             self._functions.add(id(step.fn))
@@ -112,8 +117,12 @@ class StepChecks:
                 f"{where}: resources is {_kind(step.resources)}, not a ResourceConfig: use ResourceConfig.with_cpu,"
                 " with_gpu or with_tpu"
             )
+        _check_resources(step, where)
         if step.conda is not None and not isinstance(step.conda, str):
             raise PlanError(f"{where}: conda is {_kind(step.conda)}, not the path of an environment file")
+        groups = step.pip_dependency_groups
+        if groups is not None and (isinstance(groups, str) or not all(isinstance(group, str) for group in groups)):
+            raise PlanError(f"{where}: pip_dependency_groups={groups!r} must be a list of names, such as ['cpu']")
         if step.description is not None and not isinstance(step.description, str):
             raise PlanError(f"{where}: description is {_kind(step.description)}, not a string")
         _check_tasks(step, where)
@@ -127,7 +136,14 @@ class StepChecks:
         for field, value in collected.versioned:
             _check_versioned(step, field, value)
         for field, value in collected.leaves:
-            self._search.check_value(value, f"step {step.name!r}{f', {field}' if field else ''}")
+            where = f"step {step.name!r}{f', {field}' if field else ''}"
+            if is_spec(value):
+                self.warnings.append(
+                    f"{where}: the StepSpec {value.name!r} is no dependency there, and may not be done when the"
+                    " function is called. Write as_executor_step() after it to wait for it and to get its path"
+                )
+            else:
+                self._search.check_value(value, where)
 
 
 def _check_name(step: Step) -> None:
@@ -166,6 +182,16 @@ def _check_override(step: Step, where: str) -> None:
         )
 
 
+def _check_resources(step: Step, where: str) -> None:
+    resources = resources_of(step)
+    if resources is None:
+        return
+    try:
+        check_resources(resources)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"{where}: resources: {error}") from error
+
+
 def _check_tasks(step: Step, where: str) -> None:
     try:
         check_tasks(step.tasks)
@@ -185,6 +211,11 @@ def _check_tasks(step: Step, where: str) -> None:
             f"{where}: tasks={tasks_of(step)} and replicas={resources.replicas} do not go together. Tasks are"
             " independent of each other, with a machine each; replicas are machines that run one function together."
             " Choose one."
+        )
+    if resources is not None and isinstance(resources.device, TpuConfig):
+        raise PlanError(
+            f"{where}: tasks={tasks_of(step)} and a TPU {resources.device.variant} do not go together: a slice is made"
+            " for one function that runs on all of its hosts. Leave out tasks, or write a step for each part."
         )
 
 

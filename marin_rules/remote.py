@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, SupportsIndex, overload
 
 from marin_rules.resources import ResourceConfig
@@ -34,7 +34,7 @@ class RemoteCallable[**P, R]:
     fn: Callable[P, R]
     """The function itself."""
 
-    resources: ResourceConfig = field(default_factory=ResourceConfig.with_cpu)
+    resources: ResourceConfig = field(default_factory=ResourceConfig.with_cpu, hash=False)
     """The machines it asks for."""
 
     env_vars: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -89,6 +89,10 @@ class RemoteCallable[**P, R]:
         self._set("__qualname__", getattr(self.fn, "__qualname__", kind.__qualname__))
         self._set("__module__", self.fn.__module__ or kind.__module__)
         self._set("__doc__", self.fn.__doc__)
+
+    def named(self, name: str) -> RemoteCallable[P, R]:
+        """The same with a name for its job, unless it has one."""
+        return self if self.name else replace(self, name=name)
 
     @property
     def __wrapped__(self) -> Callable[P, R]:

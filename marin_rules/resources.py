@@ -2,10 +2,12 @@
 
 `ResourceConfig` is a request in the words of experiments ("a v4-128", "eight H100"); the engine turns it
 into a scheduler's options, machine types or queued TPU resources. Nothing here talks to a cluster or a cloud,
-and resources never enter a step's identity: a step keeps its path when it moves to other machines.
+and a step's resources never enter its identity: it keeps its path when it moves to other machines. Only a
+`ResourceConfig` that somebody wraps in `versioned()` does, so fields, defaults and their JSON are Marin's.
 
-A config that exists is sound: a wrong value is refused when the config is made, with the value and what
-exists instead. `replicas` counts machines (hosts), never slices: a TPU request is for whole slices.
+A wrong value is refused when the config is made, with the value and what exists instead. The config can be changed
+afterwards, as Marin's can, so `check_resources` looks again when a step is planned. `replicas` counts machines (hosts),
+never slices: a step on TPUs is for whole slices.
 """
 
 from __future__ import annotations
@@ -16,37 +18,43 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Self, TypedDict, Unpack
+from typing import Literal, Self, TypedDict, Unpack
 
 from marin_rules.units import parse_memory
+
 
 # Peak dense matrix speed of one device in teraFLOP/s, without the sparsity that headlines count in.
 # GPUs: figures of NVIDIA's data sheets as others quote them, gathered November 2026; not read at the source.
 # TPUs, further below: Google's Cloud TPU pages.
-_A100 = {"bf16": 312.0}
-_H100_SXM = {"bf16": 989.0, "fp8": 1979.0}
+def _speeds(half: float, fp8: float | None = None) -> Mapping[str, float]:
+    """By number format: a GPU multiplies bf16 as fast as fp16."""
+    return {"bf16": half, "fp16": half} | ({} if fp8 is None else {"fp8": fp8})
+
+
+_A100 = _speeds(312.0)
+_H100_SXM = _speeds(989.5, fp8=1979.0)
 _GPU_TERAFLOPS: Mapping[str, Mapping[str, float]] = {
-    "A10": {"bf16": 125.0},
-    "A10G": {"bf16": 70.0},  # unconfirmed: slower than an A10, but some tables repeat the A10's 125
-    "A40": {"bf16": 149.7},
+    "A10": _speeds(125.0),
+    "A10G": _speeds(70.0),  # unconfirmed: slower than an A10, but some tables repeat the A10's 125
+    "A40": _speeds(149.7),
     "A100": _A100,
     "A100-40G": _A100,
     "A100-80G": _A100,
-    "B200": {"bf16": 2250.0, "fp8": 4500.0},
-    "GB200": {"bf16": 2500.0, "fp8": 5000.0},
+    "B200": _speeds(2250.0, fp8=4500.0),
+    "GB200": _speeds(2500.0, fp8=5000.0),
     "H100": _H100_SXM,
     "H100-80G": _H100_SXM,
     "H100-MEGA-80G": _H100_SXM,
-    "H100-NVL": {"bf16": 835.0},
-    "H100-PCIE": {"bf16": 756.0, "fp8": 1513.0},
+    "H100-NVL": _speeds(835.0),
+    "H100-PCIE": _speeds(756.5, fp8=1513.0),
     "H200": _H100_SXM,
     "H200-141G": _H100_SXM,
-    "L4": {"bf16": 121.0, "fp8": 242.0},
-    "L40": {"bf16": 181.0, "fp8": 362.0},
-    "L40S": {"bf16": 362.0, "fp8": 733.0},
+    "L4": _speeds(121.0, fp8=242.0),
+    "L40": _speeds(181.0, fp8=362.0),
+    "L40S": _speeds(362.0, fp8=733.0),
     # T4 and V100 have no bf16 units: this is their fp16 speed, the format one trains with on them.
-    "T4": {"bf16": 65.0},
-    "V100": {"bf16": 125.0},
+    "T4": _speeds(65.0),
+    "V100": _speeds(125.0),
 }
 
 _VENDOR_PREFIX = re.compile(r"^(?:NVIDIA-)?(?:TESLA-)?")
@@ -102,6 +110,9 @@ class _TpuGeneration:
     teraflops: Mapping[str, float]
     """Peak dense speed of one chip by number format."""
 
+    scoped_memory_kilobytes: int | None = None
+    """How much of a chip's vector memory Marin lets one kernel use; None leaves it to the compiler."""
+
     def topologies(self) -> list[TpuTopology]:
         return [self._topology(size) for size in self.sizes]
 
@@ -123,28 +134,31 @@ _TPU_GENERATIONS: Mapping[str, _TpuGeneration] = {
             cores_per_chip=2,
             sizes=(8, *_POWERS_TO_256, 384, 512, 1024, 1536, 2048, 4096),
             single_vm_chips=(4,),
-            teraflops={"bf16": 275.0},
+            teraflops={"bf16": 275.0, "int8": 275.0},
         ),
         _TpuGeneration(
             name="v5litepod",
             cores_per_chip=1,
-            sizes=(1, 4, 8, *_POWERS_TO_256),
-            single_vm_chips=(1, 4, 8),
-            teraflops={"bf16": 197.0},
+            sizes=(1, 2, 4, 8, *_POWERS_TO_256),  # 2 is in Marin's table, and on no page of Google's
+            single_vm_chips=(1, 2, 4, 8),
+            teraflops={"bf16": 197.0, "int8": 393.0},
+            scoped_memory_kilobytes=50_000,
         ),
         _TpuGeneration(
             name="v5p",
             cores_per_chip=2,
             sizes=(8, 16, 32, 64, *range(128, 96 * 128 + 1, 128)),
             single_vm_chips=(4,),
-            teraflops={"bf16": 459.0},
+            teraflops={"bf16": 459.0, "int8": 918.0},
+            scoped_memory_kilobytes=50_000,
         ),
         _TpuGeneration(
             name="v6e",
             cores_per_chip=1,
             sizes=(1, 4, 8, *_POWERS_TO_256),
             single_vm_chips=(1, 4, 8),
-            teraflops={"bf16": 918.0},
+            teraflops={"bf16": 918.0, "int8": 1836.0},
+            scoped_memory_kilobytes=98_304,
         ),
     )
 }
@@ -177,18 +191,34 @@ def _near_tpu_types(variant: str) -> list[str]:
     return [f"{generation.name}-{existing}" for existing in sorted(nearest)]
 
 
+ANY_REGION = "*"
+"""Among `regions`: anywhere, as without any. In Marin a job without regions runs where its parent does."""
+
+type DeviceKind = Literal["cpu", "gpu", "tpu"]
+
+
 @dataclass(frozen=True)
 class CpuConfig:
     """No accelerator."""
 
-    def chips_per_replica(self) -> int:
+    kind: DeviceKind = "cpu"
+    variant: str = "cpu"
+
+    def __post_init__(self) -> None:
+        _require_kind(self, "cpu")
+
+    def chip_count(self) -> int:
         """None: a CPU is not counted as a chip."""
         return 0
 
     def device_flops(self, dtype: str = "bf16") -> float:
-        """Always a ValueError: the speed of a CPU is not in any table here."""
+        """Always a NotImplementedError: the speed of a CPU is not in any table here."""
         known = ", ".join([*_GPU_TERAFLOPS, *(f"{name}-N" for name in _TPU_GENERATIONS)])
-        raise ValueError(f"no peak FLOP/s known for a CPU in {dtype!r}; known devices: {known}")
+        raise NotImplementedError(f"no peak FLOP/s known for a CPU in {dtype!r}; known devices: {known}")
+
+    def default_env_vars(self) -> dict[str, str]:
+        """What a process that uses the device should find in its environment."""
+        return {"JAX_PLATFORMS": "cpu"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,11 +228,14 @@ class GpuConfig:
     variant: str
     """The GPU's name as the cluster spells it, kept as written; "auto" takes any."""
 
+    kind: DeviceKind = "gpu"
+
     count: int = 1
     """GPUs on each machine."""
 
     def __post_init__(self) -> None:
         _require_text("GPU variant", self.variant)
+        _require_kind(self, "gpu", f"write GpuConfig({self.variant!r}, count={self.kind!r})")
         _require_count("GPU count", self.count)
 
     def __eq__(self, other: object) -> bool:
@@ -216,7 +249,7 @@ class GpuConfig:
     def _key(self) -> tuple[str, int]:
         return canonical_gpu_variant(self.variant), self.count
 
-    def chips_per_replica(self) -> int:
+    def chip_count(self) -> int:
         """GPUs on one machine."""
         return self.count
 
@@ -228,6 +261,14 @@ class GpuConfig:
             raise ValueError(f"no peak FLOP/s known for GPU {self.variant!r}; known GPUs: {known}")
         return _peak_flops(f"GPU {self.variant!r}", teraflops, dtype)
 
+    def total_flops(self, dtype: str = "bf16") -> float:
+        """Peak dense FLOP/s of all GPUs of one machine."""
+        return self.device_flops(dtype) * self.count
+
+    def default_env_vars(self) -> dict[str, str]:
+        """What a process that uses the device should find in its environment."""
+        return {"JAX_PLATFORMS": ""}
+
 
 @dataclass(frozen=True)
 class TpuConfig:
@@ -236,11 +277,14 @@ class TpuConfig:
     variant: str
     """Google's accelerator type, as in `v4-128`; one of `TPU_TOPOLOGIES`."""
 
+    kind: DeviceKind = "tpu"
+
     topology: str | None = None
     """How the chips are laid out, as in `4x4x4`, where the type allows several; None leaves it to Google."""
 
     def __post_init__(self) -> None:
         _require_text("TPU variant", self.variant)
+        _require_kind(self, "tpu", f"write TpuConfig({self.variant!r}, topology={self.kind!r})")
         chips = tpu_topology(self.variant).chip_count
         if self.topology is None:
             return
@@ -251,14 +295,32 @@ class TpuConfig:
         if laid_out != chips:
             raise ValueError(f"TPU topology {self.topology!r} has {laid_out} chips, but a {self.variant} has {chips}")
 
-    def chips_per_replica(self) -> int:
-        """Chips that one host of the slice sees."""
+    def chip_count(self) -> int:
+        """Chips that one host of the slice sees, as Marin counts them; `tpu_topology` knows those of the slice."""
         return tpu_topology(self.variant).chips_per_vm
+
+    def vm_count(self) -> int:
+        """Hosts of the slice."""
+        return tpu_topology(self.variant).vm_count
 
     def device_flops(self, dtype: str = "bf16") -> float:
         """Peak dense FLOP/s of one chip."""
-        generation = _TPU_GENERATIONS[self.variant.rpartition("-")[0]]
-        return _peak_flops(f"TPU {generation.name}", generation.teraflops, dtype)
+        return _peak_flops(f"TPU {self._generation.name}", self._generation.teraflops, dtype)
+
+    def total_flops(self, dtype: str = "bf16") -> float:
+        """Peak dense FLOP/s of the chips of one host."""
+        return self.device_flops(dtype) * self.chip_count()
+
+    def default_env_vars(self) -> dict[str, str]:
+        """What a process that uses the device should find in its environment."""
+        kilobytes = self._generation.scoped_memory_kilobytes
+        if kilobytes is None:
+            return {"JAX_PLATFORMS": ""}
+        return {"JAX_PLATFORMS": "", "LIBTPU_INIT_ARGS": f"--xla_tpu_scoped_vmem_limit_kib={kilobytes}"}
+
+    @property
+    def _generation(self) -> _TpuGeneration:
+        return _TPU_GENERATIONS[self.variant.rpartition("-")[0]]
 
 
 DeviceConfig = CpuConfig | GpuConfig | TpuConfig
@@ -267,7 +329,7 @@ DeviceConfig = CpuConfig | GpuConfig | TpuConfig
 class TpuOptions(TypedDict, total=False):
     """What `ResourceConfig.with_tpu` takes besides the TPU; `slice_count` decides the replicas."""
 
-    cpu: int
+    cpu: float
     ram: str
     disk: str
     preemptible: bool
@@ -283,12 +345,12 @@ class ResourceOptions(TpuOptions, total=False):
     device_alternatives: Sequence[str] | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class ResourceConfig:
-    """What a step asks for. Amounts are for each replica; sequences are kept as tuples."""
+    """What a step asks for. Amounts are for each replica. Plain data: it can be changed until its step is planned."""
 
-    cpu: int = 1
-    """Cores on each machine."""
+    cpu: float = 1
+    """Cores on each machine; where cores are counted whole, rounded up."""
 
     ram: str = "4g"
     """Memory of each machine, as `parse_memory` reads it."""
@@ -303,7 +365,7 @@ class ResourceConfig:
     """Whether the step may run on machines that can be taken away: cheaper, and it will be run again."""
 
     regions: Sequence[str] | None = None
-    """Cloud regions where the step may run; None means any."""
+    """Cloud regions where the step may run; None, an empty list or `ANY_REGION` means any."""
 
     zone: str | None = None
     """The one cloud zone where the step may run; None means any."""
@@ -318,7 +380,7 @@ class ResourceConfig:
     """The container image to run in; None means the engine's own environment."""
 
     def __post_init__(self) -> None:
-        _require_count("cpu", self.cpu)
+        _require_amount("cpu", self.cpu)
         _require_count("replicas", self.replicas)
         _require_memory("ram", self.ram)
         _require_memory("disk", self.disk)
@@ -326,29 +388,14 @@ class ResourceConfig:
             raise TypeError(
                 f"device {self.device!r} is not a device: use CpuConfig(), GpuConfig('H100') or TpuConfig('v4-8')"
             )
-        for name in ("regions", "device_alternatives"):
-            # Tuples make the config hashable; a frozen dataclass leaves no other way to put them in.
-            object.__setattr__(self, name, _names(name, getattr(self, name)))
-        self._check_alternatives()
-        self._check_whole_slices()
-
-    def _check_alternatives(self) -> None:
-        if self.device_alternatives is None:
+        _require_names("regions", self.regions)
+        _require_names("device_alternatives", self.device_alternatives)
+        if not self.device_alternatives:
             return
         if isinstance(self.device, CpuConfig):
             raise ValueError(f"device_alternatives {self.device_alternatives!r} need a GPU or TPU as device")
         if isinstance(self.device, TpuConfig):
             _require_same_hosts(self.device.variant, self.device_alternatives)
-
-    def _check_whole_slices(self) -> None:
-        if not isinstance(self.device, TpuConfig):
-            return
-        hosts = tpu_topology(self.device.variant).host_count
-        if self.replicas % hosts:
-            raise ValueError(
-                f"replicas={self.replicas} is not a whole number of slices: a {self.device.variant} has "
-                f"{hosts} hosts; use ResourceConfig.with_tpu({self.device.variant!r}, slice_count=...)"
-            )
 
     @classmethod
     def with_cpu(cls, **options: Unpack[ResourceOptions]) -> Self:
@@ -358,7 +405,7 @@ class ResourceConfig:
     @classmethod
     def with_gpu(cls, gpu_type: str = "auto", count: int = 1, **options: Unpack[ResourceOptions]) -> Self:
         """Machines with `count` GPUs each; "auto" takes any kind."""
-        return cls(device=GpuConfig(gpu_type, count), **options)
+        return cls(device=GpuConfig(gpu_type, count=count), **options)
 
     @classmethod
     def with_tpu(cls, tpu_type: str | Sequence[str], *, slice_count: int = 1, **options: Unpack[TpuOptions]) -> Self:
@@ -387,15 +434,46 @@ class ResourceConfig:
 
     def chip_count(self) -> int:
         """Accelerator chips over all replicas; 0 without an accelerator."""
-        return self.device.chips_per_replica() * self.replicas
+        return self.device.chip_count() * self.replicas
 
     def device_flops(self, dtype: str = "bf16") -> float:
-        """Peak dense FLOP/s of one GPU or TPU chip; ValueError where none is known."""
+        """Peak dense FLOP/s of one GPU or TPU chip; an error where none is known."""
         return self.device.device_flops(dtype)
 
     def total_flops(self, dtype: str = "bf16") -> float:
-        """Peak dense FLOP/s of all chips together."""
+        """Peak dense FLOP/s of all chips together; without an accelerator the token value that Marin gives a CPU."""
+        if isinstance(self.device, CpuConfig):
+            return _CPU_FLOPS
         return self.device_flops(dtype) * self.chip_count()
+
+
+_CPU_FLOPS = 100e9
+
+
+def check_resources(resources: ResourceConfig) -> None:
+    """Refuse what a step cannot run with, as the config is now: values it may not have, or a part of a TPU slice."""
+    resources.__post_init__()
+    if not isinstance(resources.device, TpuConfig):
+        return
+    variant, hosts = resources.device.variant, resources.device.vm_count()
+    if resources.replicas % hosts:
+        raise ValueError(
+            f"replicas={resources.replicas} is not a whole number of slices: a {variant} has {hosts} hosts; use"
+            f" ResourceConfig.with_tpu({variant!r}, slice_count=...)"
+        )
+
+
+def _require_amount(name: str, value: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} {value!r} is not a number")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} is {value}: it must be more than 0")
+
+
+def _require_kind(device: CpuConfig | GpuConfig | TpuConfig, kind: DeviceKind, advice: str = "leave it out") -> None:
+    """The second argument is the kind, as in Marin. Who means something else by it is told."""
+    if device.kind != kind:
+        raise ValueError(f"kind is {device.kind!r}, and that of a {type(device).__name__} is {kind!r}: {advice}")
 
 
 def _require_count(name: str, value: int) -> None:
@@ -419,17 +497,12 @@ def _require_memory(name: str, text: str) -> None:
         raise type(error)(f"{name}: {error}") from None
 
 
-def _names(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
-    """`values` as a tuple, after the classic mistake of one string where a list of them is meant."""
-    if values is None:
-        return None
+def _require_names(name: str, values: Sequence[str] | None) -> None:
+    """Refuse the classic mistake of one string where a list of them is meant."""
     if isinstance(values, str):
         raise TypeError(f"{name} {values!r} is one string: write a list, [{values!r}]")
-    if not values:
-        raise ValueError(f"{name} is empty: leave it None if any will do")
-    for value in values:
+    for value in values or ():
         _require_text(name, value)
-    return tuple(values)
 
 
 def _require_same_hosts(variant: str, alternatives: Sequence[str]) -> None:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from marin_rules.placeholders import MARK, InputName
 from marin_rules.resources import ResourceConfig
+from marin_rules.spec_identity import SpecIdentity
+
+
+class Spec(Protocol):
+    """A StepSpec, as far as a plan has to know: see `marin_rules.plans.step_spec`."""
+
+    @property
+    def identity(self) -> SpecIdentity: ...
+
+    @property
+    def override_output_path(self) -> str | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +43,9 @@ class ExecutorStep[ConfigT]:
     resources: ResourceConfig | None = None
     """What the step needs to run; wins over what `remote()` gives its function. Either makes the step remote."""
 
+    pip_dependency_groups: Sequence[str] | None = None
+    """What to install where the step runs, as in `remote()`, whose own groups win. Never part of the version."""
+
     conda: str | None = None
     """A conda environment file for `snakemake --sdm conda`; wins over what `remote()` gives its function."""
 
@@ -41,6 +55,9 @@ class ExecutorStep[ConfigT]:
     tasks: int | None = None
     """Call the function so many times, once a task (see `this_process`); wins over what `remote()` gives its function.
     Tasks run independently of each other, on machines of their own where there are any. Never part of the version."""
+
+    spec: Spec | None = None
+    """The StepSpec that this step stands for: its identity, and not the version, tells which steps are one."""
 
     def cd(self, name: str) -> InputName:
         """The path `name` below this step's output path."""

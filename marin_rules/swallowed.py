@@ -160,6 +160,8 @@ def _inside(value: Any) -> Iterable[tuple[str, Any]]:
         return [(f"[{position}]", item) for position, item in enumerate(itertools.islice(value, _MAX_ITEMS))]
     if type(value).__module__.partition(".")[0] in _PACKAGES_WITHOUT_STEPS:
         return []
+    if hasattr(type(value), "as_executor_step"):
+        return []  # A StepSpec knows its path already, and names its dependencies itself.
     return [(f".{name}", item) for name, item in itertools.islice(_attributes(value), _MAX_ITEMS)]
 
 

@@ -20,10 +20,12 @@ COMMANDS = {
     "delete": "delete the folder of one step; asks first",
     "jobs": "list, follow and stop active steps and submitted drivers, on this machine and on clusters",
     "cluster": "the cluster of this machine",
+    "lock": "pin the packages of a group of dependencies, with hashes, in its lock file",
+    "migrate": "let scripts written for Marin import marin_rules instead",
 }
 """What each command is for, by the name of its module."""
 
-_TAKE_MORE = ("run", "submit")
+_TAKE_MORE = ("lock", "run", "submit")
 """The commands that take arguments for another program."""
 
 _INTERRUPTED = 130
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words[:end])
     options.passed_on = words[end + 1 :]
     if options.passed_on and options.command not in _TAKE_MORE:
-        parser.error("only `run` and `submit` take arguments after `--`")
+        parser.error("only `lock`, `run` and `submit` take arguments after `--`")
     return _run(options)
 
 

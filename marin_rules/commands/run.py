@@ -10,7 +10,7 @@ import sys
 
 from marin_rules.commands.step_arguments import add_step, experiment_of, prefix_of
 from marin_rules.errors import SettingsError
-from marin_rules.plans.step_names import matching
+from marin_rules.plans.step_names import matching, name_of_label
 from marin_rules.project import project_folder
 from marin_rules.state.written_steps import written_steps
 
@@ -46,5 +46,5 @@ def patterns_for(text: str, names: list[str], prefix: str) -> list[str]:
     if names:
         return sorted({f"^{re.escape(name)}$" for name in names})
     below = text.removeprefix(prefix.rstrip("/") + "/")
-    hashed = re.fullmatch(r"(.+)-[0-9a-f]{6}/?", below)
-    return [f"^{re.escape(hashed[1])}$" if hashed else text]
+    name = name_of_label(below.rstrip("/"))
+    return [f"^{re.escape(name)}$" if name is not None else text]

@@ -1,4 +1,4 @@
-"""Code of an experiment file that stands after `executor_main`.
+"""Code of an experiment file that stands after `executor_main` or `StepRunner().run`.
 
 `python x.py` runs it when the steps are done. Under Snakemake the whole file is executed first, to learn its steps,
 and that code runs before any of them. The file is not cut off there: it may call `executor_main` several times, in
@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 _DOOR = "executor_main"
+_RUNNER = "StepRunner"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -41,7 +42,15 @@ def _is_call(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
     called = statement.value.func
-    return (called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")) == _DOOR
+    if isinstance(called, ast.Attribute) and called.attr == "__wrapped__":
+        called = called.value
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Call):
+        return called.attr == "run" and _last_name(called.value.func) == _RUNNER
+    return _last_name(called) == _DOOR
+
+
+def _last_name(called: ast.expr) -> str:
+    return called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
 
 
 def _is_definition(statement: ast.stmt) -> bool:

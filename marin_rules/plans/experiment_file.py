@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from marin_rules import compat
 from marin_rules.errors import ExperimentError, MarinRulesError
 from marin_rules.placeholders import InputName
 from marin_rules.plans.code_after import line_after_executor_main
 from marin_rules.plans.run import python_path
 from marin_rules.plans.search_path import hides_python_module, search
 from marin_rules.steps import ExecutorStep
+from marin_rules.storage.prefix import PREFIX_VARIABLE
 
 
 @dataclass
@@ -34,6 +36,9 @@ class ExperimentFile:
     description: str | None = None
     defaults: dict[str, Any] = field(default_factory=dict)
     """Settings that the file passes in code; flags and configuration win over them."""
+
+    has_called: bool = False
+    """Whether the file came to hand steps over at all, even none."""
 
     line_after: int | None = None
     """Where the file goes on after `executor_main`: code that has run already, before any step."""
@@ -51,8 +56,12 @@ def current_experiment_file() -> ExperimentFile | None:
     return _current
 
 
-def load_experiment(path: str) -> ExperimentFile:
-    """Execute an experiment file and take its steps."""
+def load_experiment(path: str, *, is_for_marin: bool = False, prefix: str | None = None) -> ExperimentFile:
+    """Execute an experiment file and take its steps.
+
+    One that is written for Marin finds our counterparts of Marin's modules. `prefix` is what the file finds in
+    MARIN_PREFIX: StepSpecs ask for their prefix while it is executed.
+    """
     if not os.path.isfile(path):
         raise ExperimentError(_not_found(path))
     module = ModuleType("__main__")
@@ -63,17 +72,19 @@ def load_experiment(path: str) -> ExperimentFile:
             source = file.read()
         code = compile(source, module.__file__, "exec")
         experiment.line_after = line_after_executor_main(source)
-        with _as_main(module, experiment):
+        if is_for_marin:
+            compat.install()
+        with _as_main(module, experiment), _with_prefix(prefix):
             exec(code, module.__dict__)
     except SystemExit as exit:
         if exit.code not in (None, 0):
             raise ExperimentError(f"the experiment {path} ended itself with exit code {exit.code}") from exit
     except Exception as error:
         raise ExperimentError(_failed(path, module.__file__, error)) from error
-    if not experiment.steps:
+    if not experiment.has_called:
         raise ExperimentError(
             f"the experiment {path} has no steps: it must call executor_main(steps=[...]) when it is run as a script"
-            ' (if __name__ == "__main__": executor_main(steps=[...])).'
+            ' (if __name__ == "__main__": executor_main(steps=[...])), or StepRunner().run([...]).'
         )
     return experiment
 
@@ -91,6 +102,23 @@ def _as_main(module: ModuleType, experiment: ExperimentFile) -> Iterator[None]:
     finally:
         _current = None
         sys.modules["__main__"], sys.argv = saved_main, saved_argv
+
+
+@contextmanager
+def _with_prefix(prefix: str | None) -> Iterator[None]:
+    """Let the file find the prefix of the run; that of the user's environment is for those who chose no other."""
+    if prefix is None:
+        yield
+        return
+    before = os.environ.get(PREFIX_VARIABLE)
+    os.environ[PREFIX_VARIABLE] = prefix
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(PREFIX_VARIABLE, None)
+        else:
+            os.environ[PREFIX_VARIABLE] = before
 
 
 def _not_found(path: str) -> str:
@@ -118,9 +146,11 @@ def _failed(path: str, file: str, error: Exception) -> str:
     where = f" ({', '.join(lines_and_files)})" if lines_and_files else ""
     if isinstance(error, MarinRulesError):
         return f"the experiment {path}{where}: {error}"
+    python = "python -m marin_rules.compat" if compat.is_installed() else "python"
     return (
-        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {error}."
-        f"{_renaming_advice(file, error)} Run `python {path} --dry_run` to see the whole traceback."
+        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {str(error).rstrip('.')}."
+        f"{_renaming_advice(file, error)}{_compat_advice(error)} Run `{python} {path} --dry_run` to see the whole"
+        " traceback."
     )
 
 
@@ -131,6 +161,16 @@ def _is_of_the_user(filename: str) -> bool:
     return os.path.isfile(filename) and not os.path.realpath(filename).startswith(
         tuple(os.path.realpath(folder) + os.sep for folder in (*folders, ours))
     )
+
+
+def _compat_advice(error: Exception) -> str:
+    """For a file that imports Marin, where nobody said that it does."""
+    from marin_rules.compat.counterparts import PACKAGES
+
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if name.partition(".")[0] not in PACKAGES or compat.is_installed():
+        return ""
+    return " It is written for Marin: add compat=true to --config, or let `marin-rules migrate` rewrite its imports."
 
 
 def _renaming_advice(file: str, error: Exception) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from marin_rules.errors import PlanError, SettingsError
@@ -41,10 +43,11 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
     keys: set[str] = set()
     for planned in plan.steps:
         fn = planned.step.fn
-        variables = groups = job_name = None
+        variables = job_name = None
+        groups = tuple(planned.step.pip_dependency_groups or ())
         conda_file = planned.step.conda
         if isinstance(fn, RemoteCallable):
-            groups, job_name, conda_file = fn.pip_dependency_groups, fn.name, conda_file or fn.conda
+            groups, job_name, conda_file = fn.pip_dependency_groups or groups, fn.name, conda_file or fn.conda
             if fn.env_vars:
                 values = dict(fn.env_vars)
                 packer.secrets.update(secret_values(values))
@@ -58,7 +61,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
                 key=_key(planned, keys),
                 name=planned.name,
                 output_path=planned.output_path,
-                digest=planned.identity.digest,
+                digest=planned.digest,
                 depth=planned.identity.depth,
                 function=planned.function_name,
                 dependencies=planned.dependencies,
@@ -75,6 +78,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
                 conda_file=None if conda_file is None else _conda_file(conda_file, run, planned),
                 job_name=job_name,
                 tasks=tasks_of(planned.step),
+                version_hash=None if planned.step.spec is None else planned.identity.hash,
             )
         )
         records.append(_record(planned))
@@ -137,11 +141,21 @@ def _record(planned: PlannedStep) -> bytes:
     abridged = identity.size > MAX_WRITTEN_VERSION_BYTES or identity.nesting > MAX_WRITTEN_NESTING
     version = to_json(identity.version["config"])
     rest = [planned.mentions, planned.pseudo_mentions, abridged]
-    head = json.dumps([to_plain(planned.config), planned.step.override_output_path])
+    head = json.dumps(_config_and_override(planned))
     return f"{head[:-1]}, {version}, {json.dumps(rest)[1:]}".encode()
 
 
+def _config_and_override(planned: PlannedStep) -> list[Any]:
+    """What an info says that the author wrote: of a StepSpec, its attributes and its own override."""
+    spec = planned.step.spec
+    if spec is None:
+        return [to_plain(planned.config), planned.step.override_output_path]
+    return [to_plain(planned.config.attrs), spec.override_output_path]
+
+
 _SAFE_IN_KEYS = "/-_.+=@,"
+
+_KEY_DIGITS = 32
 
 _MAX_KEY_PART = 120
 """Characters in a part of a key: logs and files of Snakemake are named after it, and a file's name has 255 bytes."""
@@ -149,14 +163,13 @@ _MAX_KEY_PART = 120
 
 def _key(planned: PlannedStep, taken: set[str]) -> str:
     """A key that no other step of the plan has, the same in every run."""
-    for digits in (planned.identity.hash, planned.identity.digest):
-        text = f"{planned.name}-{digits}"
+    for text, digits in _key_texts(planned):
         # A path library would fold empty and dotted parts together, so then no slash stays a slash.
         foldable = any(part in ("", ".", "..") for part in text.split("/"))
         key = _quoted(text, _SAFE_IN_KEYS[1:] if foldable else _SAFE_IN_KEYS)
         if any(len(part) > _MAX_KEY_PART for part in key.split("/")):
             parts = [planned.name] if foldable else planned.name.split("/")
-            key = "/".join(map(_shortened, parts)) + f"-{planned.identity.digest}"
+            key = "/".join(map(_shortened, parts)) + f"-{digits}"
         if key.startswith("-"):  # It would look like an option.
             key = "%2D" + key[1:]
         if key not in taken:
@@ -165,13 +178,23 @@ def _key(planned: PlannedStep, taken: set[str]) -> str:
     return key
 
 
+def _key_texts(planned: PlannedStep) -> Iterator[tuple[str, str]]:
+    """What a step may be called, and the digits for one whose name is too long. Only StepSpecs that differ in nothing
+    but their place need the last."""
+    digits = planned.digest[:_KEY_DIGITS]
+    yield planned.label, digits
+    yield f"{planned.name}-{digits}", digits
+    place = hashlib.sha256(planned.output_path.encode()).hexdigest()[:_KEY_DIGITS]
+    yield f"{planned.name}-{place}", place
+
+
 def _quoted(text: str, safe: str) -> str:
     return quote(text, safe=safe).replace("~", "%7E")  # A shell would take it for a home directory.
 
 
 def _shortened(part: str) -> str:
     """The beginning of a part of a step's name that fits into a key."""
-    room = _MAX_KEY_PART - 33  # For the digest.
+    room = _MAX_KEY_PART - _KEY_DIGITS - 1
     part = part[:room]
     while len(quoted := _quoted(part, _SAFE_IN_KEYS[1:])) > room:
         part = part[:-1]

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from marin_rules import compat
 from marin_rules.identity import HASH_DIGITS, MAX_INLINE_DEPTH
 from marin_rules.machines import MachineRequest
 from marin_rules.plans.conda import CondaEnvironment
@@ -23,6 +24,7 @@ from marin_rules.plans.plan_checks import digest_of
 from marin_rules.plans.run import Run
 from marin_rules.plans.sources import FrozenSources
 from marin_rules.software.environment import Environment
+from marin_rules.spec_identity import spec_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,26 @@ class FrozenStep:
     tasks: int | None = None
     """Into how many tasks the step is divided, None for a step of one piece."""
 
+    version_hash: str | None = None
+    """Of a StepSpec: the digits of its version, by which versions of others mention it. Its digest is its own."""
+
     @property
     def hash(self) -> str:
-        return self.digest[:HASH_DIGITS]
+        return self.version_hash or self.digest[:HASH_DIGITS]
+
+    @property
+    def is_spec(self) -> bool:
+        return self.version_hash is not None
+
+    @property
+    def label(self) -> str:
+        """How the output path ends, unless it is overridden."""
+        return spec_label(self.name, self.digest) if self.is_spec else f"{self.name}-{self.hash}"
 
     @property
     def is_overridden(self) -> bool:
         """Whether the output path was given by hand: nothing in it tells one version from another."""
-        return not self.output_path.endswith(f"{self.name}-{self.hash}")
+        return not self.output_path.endswith(self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +134,9 @@ class FrozenPlan:
     anew: tuple[int, ...] = ()
     """Steps to do again from the start, done or not: of what was done of them before, nothing counts."""
 
+    unseen: bool = False
+    """What is done is not known, since a store could not be asked: only for a plan that is shown, and not run."""
+
     conda: dict[int, CondaEnvironment] = field(default_factory=dict)
     """The environments that Snakemake has made for steps, by their position; known once it starts jobs."""
 
@@ -149,6 +166,8 @@ class FrozenPlan:
     def call(self, step: FrozenStep) -> Call:
         """The step's function and config. Imports whatever they need, the user's own modules as they were planned."""
         FrozenSources(self.sources).install()
+        if self.run.compat:
+            compat.install()
         return Call(*self._unpacker.unpack(self.calls[step.index]))
 
     def forget_calls(self) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where statements hold statements; `handlers` and `cases` are what stands between."""
 
-def imported_modules(source: bytes, package: str = "") -> list[str]:
+
+@functools.lru_cache(maxsize=1024)  # A process that plans again and again, by `Executor.run`, has the same modules.
+def imported_modules(source: bytes, package: str = "") -> tuple[str, ...]:
     """Full names of modules that `source` may import, each after those that hold it; nothing for what is no Python.
 
     `package` is the one that the source belongs to, for relative imports. In `from a import b` only the file system
@@ -15,13 +20,23 @@ def imported_modules(source: bytes, package: str = "") -> list[str]:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+        return ()
     found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        for name in _names(node, package):
+    for statement in _statements(tree):
+        for name in _names(statement, package):
             parts = name.split(".")
             found.update((".".join(parts[:count]), None) for count in range(1, len(parts) + 1))
-    return list(found)
+    return tuple(found)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements, and none of the expressions in them: those are most of a tree, and hold no imports."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for block in _BLOCKS:
+            pending += getattr(node, block, ())
 
 
 def _names(node: ast.AST, package: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from marin_rules.configs import field_names
+from marin_rules.configs import field_names, is_spec
 from marin_rules.functions import function_name
 from marin_rules.identity import to_json
 
@@ -15,11 +15,13 @@ _PLAIN = (str, int, float, type(None))
 
 
 def to_plain(value: Any) -> Any:
-    """Any config as data that JSON can hold; functions by their names, the rest by their text."""
+    """Any config as data that JSON can hold; functions by name, StepSpecs by path, the rest by their text."""
     if isinstance(value, _PLAIN) and not isinstance(value, Enum):
         return value
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return function_name(value)
+    if is_spec(value):
+        return value.output_path
     names = field_names(type(value))
     if names is not None:
         return {name: to_plain(getattr(value, name)) for name in names}

@@ -7,28 +7,33 @@ Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import errno
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from marin_rules.errors import SettingsError
+from marin_rules.geography import bucket_of
 from marin_rules.identity import IdentityGraph
 from marin_rules.placeholders import InputName
 from marin_rules.placement import place
-from marin_rules.plan import make_plan
+from marin_rules.plan import Plan, make_plan
 from marin_rules.plans.experiment_file import load_experiment
 from marin_rules.plans.forcing import forced_steps
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan
-from marin_rules.plans.run import Run, new_run
+from marin_rules.plans.run import Run, absolute, new_run
 from marin_rules.plans.step_names import check_asked_steps
+from marin_rules.plans.step_spec import StepSpec
 from marin_rules.plans.stores import check_stores
 from marin_rules.settings.cluster_file import cluster_name
 from marin_rules.settings.data_buckets import read_cluster
 from marin_rules.steps import ExecutorStep
-from marin_rules.storage.prefix import check_default_prefix, marin_prefix
-from marin_rules.storage.regions import region_of
+from marin_rules.storage.explain import StorageError
+from marin_rules.storage.prefix import PREFIX_VARIABLE, check_default_prefix, marin_prefix
+from marin_rules.storage.regions import known_location, region_of
 from marin_rules.urls import check_prefix
 
 if TYPE_CHECKING:  # It reads YAML, which `python x.py` does without.
@@ -66,6 +71,9 @@ class PlanSettings:
     warnings: Sequence[str] = ()
     """What is to be said about the experiment, beside what planning finds."""
 
+    may_be_unseen: Callable[[], bool] = lambda: False
+    """Whether the plan is only shown: then a store that cannot be reached is warned about, and no error."""
+
     asks_stores: bool = True
     """False for a plan that will not run: no bucket is asked whether it is there, nor where it is."""
 
@@ -82,15 +90,55 @@ def prepare(
     if settings.cluster is not None:
         read_cluster(settings.cluster)  # Even if no step needs it: a misspelt name must not choose no cluster.
     plan = make_plan(steps, prefix=settings.prefix, run_only=settings.run_only, graph=graph)
-    plan = replace(plan, warnings=(*plan.warnings, *settings.warnings))
-    regions = None
+    told = [*settings.warnings, *_stray_specs(plan)]
+    regions, unseen = None, None
     if settings.asks_stores:
-        check_stores(plan)
-        regions = place(plan, partial(region_of, cluster_name=settings.cluster))
+        unseen = _check_stores(plan, settings.may_be_unseen)
+        region = region_of if unseen is None else _known_region
+        regions = place(plan, partial(region, cluster_name=settings.cluster), told)
+    if unseen is not None:
+        told.append(unseen)
+    plan = replace(plan, warnings=(*plan.warnings, *told))
     frozen = freeze(plan, describe_run(settings), regions)
+    frozen.unseen = unseen is not None
     check_asked_steps(frozen, settings.must_have)
     frozen.forced = forced_steps(frozen, settings.force)
     return frozen
+
+
+def _stray_specs(plan: Plan) -> list[str]:
+    """What to tell of StepSpecs that are stored elsewhere than the run, though nobody said so."""
+    root = absolute(plan.prefix, os.getcwd())
+    specs = [step.step.spec for step in plan.steps if isinstance(step.step.spec, StepSpec)]
+    paths = [absolute(spec.output_path, os.getcwd()) for spec in specs if spec.is_below_default_prefix]
+    stray = [path for path in paths if not path.startswith(f"{root}/")]
+    if not stray:
+        return []
+    check_default_prefix(marin_prefix())
+    return [
+        f"{len(stray)} StepSpecs, such as {stray[0]}, are not below the prefix {plan.prefix}: where they are stored"
+        f" is decided while the file is executed. Set {PREFIX_VARIABLE}, or use `snakemake --config prefix=...`"
+    ]
+
+
+def _check_stores(plan: Plan, may_be_unseen: Callable[[], bool]) -> str | None:
+    """Refuse a plan whose stores cannot be used; or say what could not be seen of them, if that is enough."""
+    try:
+        check_stores(plan)
+    except StorageError as error:
+        if error.errno == errno.ENOENT or not may_be_unseen():  # There is no such bucket.
+            raise
+        return (
+            f"{error} So it is not known what is done: all steps are shown as if nothing were, and where the data are"
+            " was taken from the cluster's file alone."
+        )
+    return None
+
+
+def _known_region(url: str, cluster_name: str | None) -> str | None:
+    """Where a bucket is, as far as the cluster's file says."""
+    bucket = bucket_of(url)
+    return None if bucket is None else known_location(bucket, cluster_name)[1]
 
 
 def describe_run(settings: PlanSettings) -> Run:
@@ -106,11 +154,14 @@ def describe_run(settings: PlanSettings) -> Run:
     )
 
 
-def prepare_experiment(settings: Settings) -> FrozenPlan:
-    """Execute the experiment file that the configuration names, and prepare the plan of its steps."""
+def prepare_experiment(settings: Settings, *, may_be_unseen: Callable[[], bool] = lambda: False) -> FrozenPlan:
+    """Execute the experiment file that the configuration names, and prepare the plan of its steps.
+
+    `may_be_unseen`: see `PlanSettings`.
+    """
     if settings.experiment is None:
         raise SettingsError("no experiment is named: set `experiment` in config/config.yaml or with --config")
-    experiment = load_experiment(settings.experiment)
+    experiment = load_experiment(settings.experiment, is_for_marin=settings.compat, prefix=settings.prefix)
     keys = ("prefix", "run_only", "force", "force_run_failed", "executor_info_base_path")
     given = {key: getattr(settings, key) for key in keys}
     chosen = experiment.defaults | {key: value for key, value in given.items() if value is not None}
@@ -135,5 +186,6 @@ def prepare_experiment(settings: Settings) -> FrozenPlan:
             rule_files=settings.rules,
             cluster=cluster,
             warnings=warnings,
+            may_be_unseen=may_be_unseen,
         ),
     )

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from marin_rules import compat
 from marin_rules.errors import MarinRulesError
 from marin_rules.settings.ownership import check_not_planted
 from marin_rules.storage.files import local_path
@@ -54,6 +55,9 @@ class Run:
 
     cluster: str | None = None
     """The cluster that was chosen, by the name of its file; None for none."""
+
+    compat: bool = False
+    """Marin's modules are ours in this run's processes: see `marin_rules.compat`."""
 
     def absolute(self, path: str) -> str:
         """A path of this run as others see it: a relative one is below the run's working directory."""
@@ -113,6 +117,7 @@ def new_run(
         python_version=python_version(),
         rule_files=(*map(os.path.abspath, rule_files), *_rules_beside(caller_path)),
         cluster=cluster,
+        compat=compat.is_installed(),
     )
 
 

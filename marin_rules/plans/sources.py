@@ -44,6 +44,10 @@ _LATE_IMPORT = re.compile(rb"^[ \t]+(?:from|import)[ \t]|:[ \t]*(?:from|import)[
 _MOST_BYTES = 4 << 20
 """Of one module. No person writes such a file, and all jobs of a run read the plan that holds it."""
 
+_installed_files: set[str] = set()
+"""The files of imported modules that belong to installed packages. They remain that while a process lives, there can be
+thousands of them, and each plan would ask the disk about them again."""
+
 
 @dataclass(frozen=True)
 class _Source:
@@ -92,7 +96,7 @@ class _Collection:
         for module in list(sys.modules.values()):
             spec = getattr(module, "__spec__", None)
             path = getattr(spec, "origin", None)
-            if spec is None or not isinstance(path, str) or not path.endswith(".py"):
+            if spec is None or not isinstance(path, str) or not path.endswith(".py") or path in _installed_files:
                 continue
             if not self._is_packed(spec.name, path):
                 continue
@@ -142,7 +146,10 @@ class _Collection:
         if name.partition(".")[0] == PACKAGE.name:
             return name == _PIPELINE or name.startswith(f"{_PIPELINE}.")
         real = self._real_path(path)
-        return real.startswith(self._roots) and not real.startswith(self._installed)
+        if real.startswith(self._installed):
+            _installed_files.add(path)
+            return False
+        return real.startswith(self._roots)
 
     def _real_path(self, path: str) -> str:
         """As `os.path.realpath` has it, which asks about every folder on the way to each file, thousands of times."""

@@ -54,7 +54,7 @@ def check_asked_steps(plan: FrozenPlan, texts: Sequence[str]) -> None:
 def _hint(plan: FrozenPlan, text: str) -> str:
     root = absolute(plan.run.prefix, os.getcwd()) + "/"
     spellings = (text, absolute(text, os.getcwd()).removeprefix(root))
-    names = {found[1] for spelling in spellings if (found := re.fullmatch(r"(.+)-[0-9a-f]{6}", spelling))}
+    names = {name for spelling in spellings if (name := name_of_label(spelling)) is not None}
     versions = [_absolute(step).removeprefix(root) for step in plan.steps if step.name in names]
     if versions:
         return f" As the file is now, the step has another version: {', '.join(versions)}."
@@ -62,6 +62,12 @@ def _hint(plan: FrozenPlan, text: str) -> str:
     if close:
         return f" Did you mean {close[0]!r}?"
     return " If another experiment has it, name that with --experiment FILE."
+
+
+def name_of_label(text: str) -> str | None:
+    """The step that `<name>-<hash>`, or a StepSpec's `<name>_<hash>`, is a version of; None for any other text."""
+    found = re.fullmatch(r"(.+)(?:-[0-9a-f]{6}|_[0-9a-f]{8})", text)
+    return None if found is None else found[1]
 
 
 def _absolute(step: NamedStep) -> str:

@@ -8,7 +8,16 @@
         end.json                     how the run ended; not there while it goes on, or if the driver was killed for good
         log                          what the driver prints
 
-On a cluster every node sees the user's state folder. No file here ever holds the value of a variable.
+A driver whose machine sees this folder uses it. One whose machine does not has all of these in its `place` instead,
+below the prefix, where both see them:
+
+    <prefix>/experiments/.drivers/<id>/
+        (the same)
+        run.json                     the run, as it is registered on the machine of the driver (see `run_registry`)
+
+The folder of this user then keeps `driver.json`, and copies of what does not change any more: the holder and the end.
+
+No file here ever holds the value of a variable.
 """
 
 from __future__ import annotations
@@ -21,16 +30,24 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 from urllib.parse import quote
 
 from marin_rules.errors import MarinRulesError
 from marin_rules.settings.ownership import Circle, check_own_folder
 from marin_rules.settings.user_folders import state_folder
-from marin_rules.storage.files import modified_time, read_bytes, temporary_beside, write_atomic
+from marin_rules.state.run_registry import RegisteredRun
+from marin_rules.storage.files import (
+    modified_time,
+    read_bytes,
+    remove_tree,
+    write_atomic,
+    write_new,
+)
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.private_files import make_private_folder
+from marin_rules.units import timestamp
 
 KEPT_DAYS = 7
 """How long a driver can be asked for after its end."""
@@ -42,6 +59,9 @@ STOPPED_CODE = 130
 """The exit code of a run that was stopped before it could say so itself: what Ctrl-C leads to."""
 
 _DAY_SECONDS = 86400.0
+
+_PLACES = ".drivers"
+_RECORD, _HOLDER, _STOP, _END, _RUN = "driver.json", "holder.json", "stop", "end.json", "run.json"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a person may call a driver."""
@@ -131,8 +151,13 @@ class DriverRecord:
     submitted: float
     """In seconds since 1970."""
 
+    prefix: str = ""
+    place: str | None = None
+    """Where its files are, a path or URL, if its machine does not see the folder of this user."""
+
     @property
     def folder(self) -> str:
+        """Of this user, on the machine that has submitted it."""
         return os.path.join(drivers_folder(), quote(self.id, safe=""))
 
     @property
@@ -142,69 +167,121 @@ class DriverRecord:
 
     @property
     def log_path(self) -> str:
-        return os.path.join(self.folder, "log")
+        return self._path("log")
 
     @property
     def own_plan_path(self) -> str:
         """The plan as it was submitted."""
-        return os.path.join(self.folder, "plan")
+        return self._path("plan")
+
+    @property
+    def path(self) -> str:
+        """Where this record is, for the driver itself."""
+        return self._path(_RECORD)
 
     # -- who it is -------------------------------------------------------------------------------------------
 
     def claim(self, holder: Holder) -> Holder:
         """Let this job or process be the driver, unless there is one; returns the one that is."""
-        path = self._path("holder.json")
-        with temporary_beside(path, holder.to_bytes(), durable=True, mode=0o600) as temporary:
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return self.holder() or holder
-        return holder
+        return holder if write_new(self._path(_HOLDER), holder.to_bytes(), mode=0o600) else self.holder() or holder
 
     def holder(self) -> Holder | None:
         """None while it is being submitted."""
-        data = read_bytes(self._path("holder.json"))
+        data = self._read_final(_HOLDER)
         return None if data is None else Holder.parse(data)
+
+    def register_run(self, driver: Owner) -> None:
+        """Let others see which process supervises the run: the registry of its machine is not theirs."""
+        run = RegisteredRun(
+            id=self.id,
+            experiment=self.experiment,
+            prefix=self.prefix,
+            plan_path=self.own_plan_path,
+            working_directory=self.working_directory,
+            started=timestamp(self.submitted),
+            driver=driver,
+        )
+        write_atomic(self._path(_RUN), run.to_bytes())
+
+    def registered_run(self) -> RegisteredRun | None:
+        """The run, if another machine has registered it; None before it has begun, and after its end."""
+        data = None if self.place is None or self.end() is not None else read_bytes(self._path(_RUN))
+        # What the plan must be is known here; others may be able to write there.
+        return None if data is None else replace(RegisteredRun.parse(data), digest=self.digest)
 
     # -- how it ends -----------------------------------------------------------------------------------------
 
     def ask_to_stop(self) -> None:
-        write_atomic(self._path("stop"), b"", mode=0o600)
+        write_atomic(self._path(_STOP), b"", mode=0o600)
 
     @property
     def is_asked_to_stop(self) -> bool:
-        return os.path.exists(self._path("stop"))
+        return modified_time(self._path(_STOP)) is not None
 
     def write_end(self, exit_code: int) -> None:
         end = DriverEnd(exit_code, time.time(), self.is_asked_to_stop and exit_code != 0)
-        write_atomic(self._path("end.json"), json.dumps(asdict(end)).encode(), mode=0o600)
+        write_atomic(self._path(_END), json.dumps(asdict(end)).encode(), mode=0o600)
 
     def end(self) -> DriverEnd | None:
-        data = read_bytes(self._path("end.json"))
+        data = self._read_final(_END)
         return None if data is None else DriverEnd(**json.loads(data))
 
     # -- its files -------------------------------------------------------------------------------------------
 
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), indent=2).encode()
+
     def write(self) -> None:
-        write_atomic(self._path("driver.json"), json.dumps(asdict(self), indent=2).encode(), mode=0o600)
-        os.close(os.open(self.log_path, os.O_WRONLY | os.O_CREAT, 0o600))
+        write_atomic(os.path.join(self.folder, _RECORD), self.to_bytes(), mode=0o600)
+        if self.place is None:
+            os.close(os.open(self.log_path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+    def publish(self) -> None:
+        """Put what the driver needs into its place, where its machine finds it."""
+        assert self.place is not None
+        make_private_folder(self.place)
+        write_atomic(self.own_plan_path, read_bytes(os.path.join(self.folder, "plan")) or b"", mode=0o600)
+        write_atomic(self.path, self.to_bytes(), mode=0o600)
 
     def remove(self) -> None:
+        if self.place is not None:
+            with contextlib.suppress(OSError):  # A few small objects: no reason to keep a driver for ever.
+                remove_tree(self.place)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.folder, name)
+        return os.path.join(self.place or self.folder, name)
+
+    def _read_final(self, name: str) -> bytes | None:
+        """A file that does not change once it is there: of one that is elsewhere, a copy is kept here."""
+        if self.place is None:
+            return read_bytes(self._path(name))
+        copy = os.path.join(self.folder, name)
+        data = read_bytes(copy)
+        if data is None and (data := read_bytes(self._path(name))) is not None and os.path.isdir(self.folder):
+            write_atomic(copy, data, mode=0o600)
+        return data
 
     @classmethod
     def read(cls, folder: str) -> Self | None:
         """The record in a folder; None if there is none, or one of another version."""
         try:
-            data = read_bytes(os.path.join(folder, "driver.json"))
-            fields: dict[str, Any] = {} if data is None else json.loads(data)
-            texts = {name: tuple(fields[name]) for name in ("command", "words")}
-            return cls(**{**fields, **texts})
+            data = read_bytes(os.path.join(folder, _RECORD))
+            return None if data is None else cls.parse(data)
         except (OSError, ValueError, TypeError, KeyError):
             return None
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """The record in these bytes. Raises `ValueError`, `TypeError` or `KeyError` for anything else."""
+        fields: dict[str, Any] = json.loads(data)
+        texts = {name: tuple(fields[name]) for name in ("command", "words")}
+        return cls(**{**fields, **texts})
+
+
+def place_below(base: str, driver: str) -> str:
+    """Where the files of a driver are, below the folder of a prefix's experiments."""
+    return os.path.join(base, _PLACES, quote(driver, safe=""))
 
 
 def drivers_folder() -> str:
@@ -264,10 +341,11 @@ def remove_old(now: float, is_over: Callable[[DriverRecord], bool]) -> None:
     """Forget drivers whose end is long ago, and code that no driver has."""
     with changing_drivers():
         for record in all_drivers():
-            end = record.end()
-            last = end.ended if end is not None else modified_time(record.log_path) or record.submitted
-            if now - last > KEPT_DAYS * _DAY_SECONDS and (end is not None or is_over(record)):
-                record.remove()
+            with contextlib.suppress(OSError):  # A store that does not answer now: there will be another day.
+                end = record.end()
+                last = end.ended if end is not None else modified_time(record.log_path) or record.submitted
+                if now - last > KEPT_DAYS * _DAY_SECONDS and (end is not None or is_over(record)):
+                    record.remove()
         for name in os.listdir(drivers_folder()):
             path = os.path.join(drivers_folder(), name)
             if name.startswith(SUBMITTING) and now - (modified_time(path) or now) > _DAY_SECONDS:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.run import Run
 from marin_rules.storage.files import write_atomic
 from marin_rules.storage.private_files import read_within
@@ -46,8 +46,14 @@ class Failure:
         return found if isinstance(found, BaseException) else RuntimeError(self.message)
 
 
-def record_failure(run: Run, digest: str, failure: Failure) -> None:
-    write_atomic(os.path.join(run.failures_directory, digest), json.dumps(failure.__dict__).encode(), mode=0o600)
+def record_failure(run: Run, step: FrozenStep, failure: Failure) -> None:
+    path = os.path.join(run.failures_directory, _file_name(step))
+    write_atomic(path, json.dumps(failure.__dict__).encode(), mode=0o600)
+
+
+def _file_name(step: FrozenStep) -> str:
+    """The digest alone would not do: a StepSpec may stand in a plan twice, in two places."""
+    return f"{step.digest}-{step.index}"
 
 
 def read_failures(plan: FrozenPlan) -> list[Failure]:
@@ -55,13 +61,13 @@ def read_failures(plan: FrozenPlan) -> list[Failure]:
     directory = plan.run.failures_directory
     if not is_url(directory) and not os.path.isdir(directory):
         return []
-    names = [step.digest for step in plan.steps if step.needed]
+    names = [_file_name(step) for step in plan.steps if step.needed]
     if is_url(directory):
         from marin_rules.storage.bulk import read_many
 
         paths = [os.path.join(directory, name) for name in names]
         objects = read_many(paths)
-        found = [(objects[path], True) for path in paths]
+        found = [(objects[path], False) for path in paths]
     else:
         folder = os.path.basename(directory)
         found = [read_within(plan.run.directory, os.path.join(folder, name)) for name in names]
@@ -69,7 +75,7 @@ def read_failures(plan: FrozenPlan) -> list[Failure]:
 
 
 def _parse(data: bytes, is_ours: bool) -> Failure:
-    """A failure; from a folder that others can write to without the exception, which would be unpickled."""
+    """A failure; from a folder or bucket that others can write to without the exception, which would be unpickled."""
     failure = Failure(**json.loads(data))
     return failure if is_ours else replace(failure, exception=None)
 

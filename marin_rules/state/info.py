@@ -109,12 +109,20 @@ def check_version(plan: FrozenPlan, step: FrozenStep, data: bytes | None) -> Non
     if data is None or f'"version_digest": "{step.digest}"'.encode() in data:
         return
     info = parse_info(data, info_path(step.output_path))
-    if "version_digest" in info:
-        clash = info["version_digest"] != step.digest
-    else:  # Written by Marin. A version too large to be written out cannot be compared.
-        clash = "version" in info and not plan.record(step).abridged and info["version"] != plan.version(step)
+    clash = info["version_digest"] != step.digest if "version_digest" in info else _differs(plan, step, info)
     if clash:
         raise VersionClashError(_clash(step))
+
+
+def _differs(plan: FrozenPlan, step: FrozenStep, info: Mapping[str, Any]) -> bool:
+    """Whether an info of Marin's tells of something else than the step; what it does not tell is believed."""
+    version, record = info.get("version"), plan.record(step)
+    if not version:  # Its StepRunner writes none, and the attributes as the config.
+        return step.is_spec and step.is_overridden and info.get("config", record.config) != record.config
+    if step.is_spec:  # The version depends on the order of dependencies, the path of a StepSpec does not.
+        return step.is_overridden and version.get("config", {}).get("attrs") != record.config
+    # One that is too large to be written out cannot be compared.
+    return not record.abridged and bool(version != plan.version(step))
 
 
 def version_clash(plan: FrozenPlan, step: FrozenStep) -> str | None:

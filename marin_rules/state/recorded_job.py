@@ -21,9 +21,13 @@ class RecordedJob:
 
     @property
     def place(self) -> str:
-        """Where it ran, for people: its machines, and which job that was."""
+        """Where it ran, for people: its machines in the cluster's own words or by their names, their zone if they have
+        one, and which job that was."""
         job = ", ".join([f"{self.cluster} job {self.id}", *self._partition()])
-        return f"{self.fields.get('nodes', '')} ({job})"
+        machines = self.fields.get("machines") or self.fields.get("nodes", "")
+        zone = self.fields.get("zone")
+        where = f"{machines}{f' in {zone}' if zone else ''}".strip()
+        return f"{where} ({job})" if where else job
 
     @property
     def gpus(self) -> str:

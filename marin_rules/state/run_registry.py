@@ -36,6 +36,12 @@ class RegisteredRun:
     seen: float = math.inf
     """When its driver last gave a sign of life (see `run_presence`), by the clock of the file system."""
 
+    cluster: str | None = None
+    """The name of the cluster's file that was chosen for it."""
+
+    digest: str | None = None
+    """Of the plan: whoever can write to its bucket could put another in its place."""
+
     driver_has_ended: bool = False
     """Whether somebody who looked knows so of a driver whose process cannot be seen: that of a job which has ended."""
 
@@ -45,7 +51,7 @@ class RegisteredRun:
         return self.driver_has_ended or self.driver.is_dead_here()
 
     def to_bytes(self) -> bytes:
-        fields = {name: value for name, value in self.__dict__.items() if name in _TEXTS}
+        fields = {name: getattr(self, name) for name in (*_TEXTS, *_OPTIONAL)}
         return json.dumps({**fields, "driver": self.driver.to_fields()}, indent=2).encode()
 
     @classmethod
@@ -56,10 +62,12 @@ class RegisteredRun:
         if not isinstance(driver, dict):
             raise ValueError("not a run with a driver")
         texts: dict[str, Any] = {name: _text(fields, name) for name in _TEXTS}
+        texts |= {name: fields[name] for name in _OPTIONAL if isinstance(fields.get(name), str)}
         return cls(**texts, driver=Owner.from_fields(driver), seen=seen)
 
 
 _TEXTS = ("id", "experiment", "prefix", "plan_path", "working_directory", "started")
+_OPTIONAL = ("cluster", "digest")
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
@@ -80,6 +88,8 @@ def register(plan: FrozenPlan) -> None:
         working_directory=run.working_directory,
         started=run.created_date,
         driver=Owner.current(),
+        cluster=run.cluster,
+        digest=plan.digest,
     )
     try:
         write_atomic(_path(run.id), registered.to_bytes())

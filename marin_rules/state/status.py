@@ -35,6 +35,11 @@ class Status(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+STATUS_SUCCESS, STATUS_FAILED = Status.SUCCESS, Status.FAILED
+STATUS_DEP_FAILED, STATUS_RUNNING = Status.DEP_FAILED, Status.RUNNING
+"""Marin's names for them."""
+
+
 class CorruptStatusError(MarinRulesError, ValueError):
     """A status file that says nothing we know."""
 

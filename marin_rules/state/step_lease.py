@@ -10,7 +10,7 @@ from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.local import LocalLeaseStore
 from marin_rules.storage.leases.open import open_lease_at
 from marin_rules.storage.leases.owner import Owner
-from marin_rules.storage.leases.record import FREE, LeaseRecord
+from marin_rules.storage.leases.record import FREE, CorruptLeaseError, LeaseRecord
 from marin_rules.urls import is_url
 
 
@@ -32,8 +32,15 @@ def peek(output_path: str) -> LeaseRecord | None:
 def peek_at(path: str) -> LeaseRecord | None:
     """The same for the lease at a path: that of a task, for instance."""
     if is_url(path):
-        data = read_bytes(path)
-    else:
-        snapshot = LocalLeaseStore(path).read()
-        data = None if snapshot is None else snapshot.data
+        return _parsed(read_bytes(path), path)
+    store = LocalLeaseStore(path)
+    snapshot = store.read()
+    try:
+        return _parsed(None if snapshot is None else snapshot.data, path)
+    except CorruptLeaseError:  # Half written, perhaps: Marin's workers write theirs in place.
+        snapshot = store.read_whole()
+        return _parsed(None if snapshot is None else snapshot.data, path)
+
+
+def _parsed(data: bytes | None, path: str) -> LeaseRecord | None:
     return None if data is None or data == FREE else LeaseRecord.parse(data, path)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.assessment import Assessment, State, StatusOrError, assess
 from marin_rules.state.info import check_version, info_path, read_info
-from marin_rules.state.status import Status, status_path
+from marin_rules.state.status import Status, read_statuses, status_path
 from marin_rules.state.step_lease import peek
 from marin_rules.state.task_records import Layout, TaskPlace, TaskRecord, check_layout, read_layout, read_records
 from marin_rules.storage.files import modified_time, read_bytes
@@ -16,8 +16,16 @@ from marin_rules.units import timestamp
 from marin_rules.urls import is_url
 
 
+def stored_statuses(plan: FrozenPlan) -> dict[str, StatusOrError]:
+    """The status of each step, by its output path, read in bulk; none at all if the store could not be asked."""
+    paths = [step.output_path for step in plan.steps]
+    return dict.fromkeys(paths) if plan.unseen else read_statuses(paths)
+
+
 def assess_stored(plan: FrozenPlan, statuses: Mapping[str, StatusOrError], forced: Collection[int] = ()) -> Assessment:
     """Judge every step, given all statuses by output path. `forced` steps run although they are done."""
+    if plan.unseen:
+        return assess(plan, statuses, forced=forced)
     _check_versions(plan, statuses)
     tasks = _BegunTasks()
     assessment = assess(

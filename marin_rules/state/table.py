@@ -35,8 +35,10 @@ def table(
     colour: bool = False,
     whole: bool = False,
     destination: Destination = lambda step: None,
+    cost: str | None = None,
 ) -> str:
-    """Every step with its state, its output path, the reason and where it goes; then a line with the counts.
+    """Every step with its state, its output path, the reason and where it goes; then a line with the counts, and one
+    about what they cost, if there is something to say.
 
     In a large experiment the steps with nothing to do share a line for each state, unless it is to be `whole`.
     """
@@ -47,7 +49,7 @@ def table(
     if folds:
         folded = list(_folded(assessment, width, colour=colour))
         lines += [*folded, f"{'':<{width}}  (`snakemake -n --verbose` lists them)"] if folded and dry_run else folded
-    return "\n".join([*lines, "", summary(assessment, dry_run=dry_run)])
+    return "\n".join([*lines, "", summary(assessment, dry_run=dry_run), *([cost] if cost else [])])
 
 
 def _folded(assessment: Assessment, width: int, *, colour: bool) -> Iterable[str]:

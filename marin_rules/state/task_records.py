@@ -335,6 +335,6 @@ def failures_in_words(tasks: int, errors: Mapping[int, str], left: int = 0) -> s
     return text + (f"; {left} more were not tried, for nothing but failures came before" if left else "")
 
 
-def joined_artifacts(artifacts: Sequence[Any]) -> str | None:
-    """What an array step returns: the list of what its tasks returned, as JSON; None if none returned anything."""
-    return json.dumps(list(artifacts), indent=2) if any(value is not None for value in artifacts) else None
+def joined_artifacts(artifacts: Sequence[Any]) -> str:
+    """What an array step returns, as JSON: the list of what its tasks returned; `null` if none returned anything."""
+    return json.dumps(list(artifacts), indent=2) if any(value is not None for value in artifacts) else "null"

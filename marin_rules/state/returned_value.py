@@ -1,8 +1,9 @@
 """What a step returned, as JSON that every reader understands. Nothing that is returned undoes finished work.
 
-Plain data, dataclasses, enums, paths, and the numbers and small arrays of numpy and its relatives have a form of their
-own. Numbers that JSON does not have are strings which Python's `float` takes back: "NaN", "Infinity", "-Infinity". The
-rest is kept as text, with a warning; so is a value that cannot even be shown, without the text.
+Plain data, dataclasses, pydantic models, enums, paths, and the numbers and small arrays of numpy and its relatives have
+a form of their own; None is `null`. Numbers that JSON does not have are strings which Python's `float` takes back:
+"NaN", "Infinity", "-Infinity". The rest is kept as text, with a warning; so is a value that cannot even be shown,
+without the text.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MAX_ARRAY_ITEMS = 100_000
 
 
 @dataclass(frozen=True)
-class Artifact:
+class ReturnedValue:
     """The JSON of a return value, None if there is none; and what to tell about it."""
 
     text: str | None = None
@@ -37,21 +38,19 @@ class UnfinishedError(TypeError):
     """A function returned something whose body has not run: the step has done nothing yet."""
 
 
-def artifact_of(value: Any) -> Artifact:
+def returned_value(value: Any) -> ReturnedValue:
     """A return value as JSON. `UnfinishedError` for a coroutine or generator, whose code was never executed."""
     _refuse_unfinished(value)
-    if value is None:
-        return Artifact()
     as_text: dict[str, None] = {}
     try:
         text = json.dumps(_plain(value, as_text, 0), indent=2, allow_nan=False)
     except Exception as error:  # Code of the value itself ran, and may raise anything.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        return Artifact(warning=f"the return value is not JSON ({reason}); nothing of it was saved")
+        return ReturnedValue(warning=f"the return value is not JSON ({reason}); nothing of it was saved")
     if not as_text:
-        return Artifact(text)
+        return ReturnedValue(text)
     kinds = ", ".join(list(as_text)[:3])
-    return Artifact(text, f"the return value is not JSON ({kinds}); the text of that was saved instead")
+    return ReturnedValue(text, f"the return value is not JSON ({kinds}); the text of that was saved instead")
 
 
 def _refuse_unfinished(value: Any) -> None:
@@ -81,6 +80,8 @@ def _plain(value: Any, as_text: dict[str, None], depth: int) -> Any:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, os.PathLike):
         return os.fspath(value) if isinstance(os.fspath(value), str) else str(value)
+    if hasattr(type(value), "model_dump_json"):
+        return _plain(json.loads(value.model_dump_json()), as_text, depth + 1)
     names = field_names(type(value))
     if names is not None:
         return {name: _plain(getattr(value, name), as_text, depth + 1) for name in names}
