@@ -1,20 +1,26 @@
-"""One experiment for a laptop and for a cluster: a CPU step, a GPU step, and a step on two machines.
+"""One experiment for a laptop, for Slurm and for Google Cloud: steps on a CPU, a GPU, two machines, and a TPU slice.
 
     snakemake --config experiment=experiments/tutorials/cluster.py prefix=out                   # all of it here
-    snakemake --config experiment=experiments/tutorials/cluster.py prefix=out --profile slurm   # on Slurm
+    snakemake --config experiment=experiments/tutorials/cluster.py prefix=out run_only=cluster/summary --profile slurm
+    snakemake --config experiment=experiments/tutorials/cluster.py prefix=gs://... cluster=NAME --profile gcp
 
-`remote` says what a function needs. On Slurm each such step is a job of its own, in a partition that has it; here the
-step runs with what the machine has. Plain steps (`summarize`) always run beside Snakemake.
+`remote` says what a function needs. On a cluster each such step is a job of its own, on machines that have it; here the
+step runs with what the machine has. Plain steps (`summarize`) always run beside Snakemake. (Slurm has no TPUs: there
+`run_only` leaves the last step out.)
 
-`fit` writes a checkpoint after every round, into its own output path. When its job is preempted, or reaches its time
-limit, the next one finds the checkpoint there and goes on. `measure` runs once on each of two machines, and
-`this_process()` tells each which share of the work is its own; on one machine it runs once and does all of it.
+`fit` writes a checkpoint after every tenth round, into its own output path. When its job is preempted, or reaches its
+time limit, the next one finds the checkpoint there and goes on. `measure` runs once on each of two machines, and
+`this_process()` tells each which share of the work is its own; on one machine it runs once and does all of it. So does
+`survey`, on each of the 16 hosts of a TPU slice. Files are opened with fsspec, so that a prefix may be a bucket.
 """
 
 import json
 import os
 import random
 from dataclasses import dataclass
+from typing import Any
+
+import fsspec
 
 from marin_rules import (
     THIS_OUTPUT_PATH,
@@ -58,10 +64,34 @@ class MeasureConfig:
 
 
 @dataclass(frozen=True)
+class SurveyConfig:
+    """How well other lines would do, whose slopes are around that of the line."""
+
+    points_file: str | InputName
+    line_file: str | InputName
+    lines: int
+    output_path: str = THIS_OUTPUT_PATH
+
+
+@dataclass(frozen=True)
 class SummaryConfig:
     """All shares together."""
 
     shares: str | InputName
+
+
+def read_json(path: str | InputName) -> Any:
+    with fsspec.open(str(path)) as file:
+        return json.load(file)
+
+
+def write_json(path: str, value: Any) -> None:
+    with fsspec.open(path, "w") as file:
+        json.dump(value, file)
+
+
+def mean_square(points: list[tuple[float, float]], slope: float, offset: float) -> float:
+    return sum((slope * x + offset - y) ** 2 for x, y in points) / len(points)
 
 
 @remote(resources=ResourceConfig.with_cpu(cpu=1, ram="500m"))
@@ -69,31 +99,28 @@ def make_points(config: PointsConfig) -> None:
     """Points with some noise."""
     generator = random.Random(config.seed)
     points = [(x, 3 * x + 1 + generator.gauss(0, 0.1)) for x in (generator.random() for _ in range(config.count))]
-    with open(config.points_file, "w") as file:
-        json.dump(points, file)
+    write_json(config.points_file, points)
 
 
 @remote(resources=ResourceConfig.with_gpu("auto", count=1, ram="500m"))
 def fit(config: FitConfig) -> dict[str, float]:
     """Gradient descent that goes on where it was stopped."""
-    with open(str(config.points_file)) as file:
-        points = json.load(file)
-    checkpoint = os.path.join(config.output_path, "checkpoint.json")
+    points = read_json(config.points_file)
+    store, folder = fsspec.core.url_to_fs(config.output_path)
+    checkpoint = os.path.join(folder, "checkpoint.json")
     begun, slope, offset = 0, 0.0, 0.0
-    if os.path.exists(checkpoint):
-        with open(checkpoint) as file:
-            begun, slope, offset = json.load(file)
+    if store.exists(checkpoint):
+        begun, slope, offset = json.loads(store.cat_file(checkpoint))
         print(f"goes on after round {begun}")
     print(f"GPUs: {os.environ.get('CUDA_VISIBLE_DEVICES') or 'none'}")
     for number in range(begun, config.rounds):
         errors = [(slope * x + offset - y, x) for x, y in points]
         slope -= config.learning_rate * 2 * sum(error * x for error, x in errors) / len(points)
         offset -= config.learning_rate * 2 * sum(error for error, _ in errors) / len(points)
-        with open(f"{checkpoint}.new", "w") as file:
-            json.dump([number + 1, slope, offset], file)
-        os.replace(f"{checkpoint}.new", checkpoint)  # Whoever is stopped here leaves a whole checkpoint.
-    with open(os.path.join(config.output_path, "line.json"), "w") as file:
-        json.dump({"slope": slope, "offset": offset}, file)
+        if (number + 1) % 10 == 0:
+            store.pipe_file(f"{checkpoint}.new", json.dumps([number + 1, slope, offset]).encode())
+            store.mv(f"{checkpoint}.new", checkpoint)  # Whoever is stopped here leaves a whole checkpoint.
+    write_json(os.path.join(config.output_path, "line.json"), {"slope": slope, "offset": offset})
     return {"slope": slope, "offset": offset}
 
 
@@ -101,22 +128,29 @@ def fit(config: FitConfig) -> dict[str, float]:
 def measure(config: MeasureConfig) -> None:
     """Squared distances of this machine's share of the points."""
     rank, machines = this_process().rank, this_process().count
-    with open(str(config.points_file)) as points_file, open(str(config.line_file)) as line_file:
-        points, line = json.load(points_file), json.load(line_file)
+    points, line = read_json(config.points_file), read_json(config.line_file)
     share = points[rank::machines]
     print(f"machine {rank + 1} of {machines}: {len(share)} points")
-    squares = [(line["slope"] * x + line["offset"] - y) ** 2 for x, y in share]
-    with open(os.path.join(config.output_path, f"share-{rank}.json"), "w") as file:
-        json.dump({"points": len(share), "sum_of_squares": sum(squares)}, file)
+    found = {"points": len(share), "sum_of_squares": len(share) * mean_square(share, line["slope"], line["offset"])}
+    write_json(os.path.join(config.output_path, f"share-{rank}.json"), found)
+
+
+@remote(resources=ResourceConfig.with_tpu("v4-128", cpu=1, ram="500m"))
+def survey(config: SurveyConfig) -> None:
+    """The errors of this host's share of the lines."""
+    rank, hosts = this_process().rank, this_process().count
+    points, line = read_json(config.points_file), read_json(config.line_file)
+    slopes = [line["slope"] + (number - config.lines // 2) / config.lines for number in range(config.lines)]
+    share = slopes[rank::hosts]
+    print(f"host {rank + 1} of {hosts}: {len(share)} lines")
+    errors = [[slope, mean_square(points, slope, line["offset"])] for slope in share]
+    write_json(os.path.join(config.output_path, f"errors-{rank}.json"), errors)
 
 
 def summarize(config: SummaryConfig) -> dict[str, float]:
     """The mean over all shares."""
-    shares = []
-    for name in sorted(os.listdir(str(config.shares))):
-        if name.startswith("share-"):
-            with open(os.path.join(str(config.shares), name)) as file:
-                shares.append(json.load(file))
+    store, folder = fsspec.core.url_to_fs(str(config.shares))
+    shares = [json.loads(store.cat_file(path)) for path in sorted(store.glob(os.path.join(folder, "share-*.json")))]
     points = sum(share["points"] for share in shares)
     return {"points": points, "mean_square": sum(share["sum_of_squares"] for share in shares) / points}
 
@@ -130,6 +164,9 @@ line = ExecutorStep(
 )
 distances = ExecutorStep("cluster/distances", measure, MeasureConfig(points / "points.json", line / "line.json"))
 summary = ExecutorStep("cluster/summary", summarize, SummaryConfig(distances.as_input_name()))
+errors = ExecutorStep(
+    "cluster/survey", survey, SurveyConfig(points / "points.json", line / "line.json", lines=versioned(64))
+)
 
 if __name__ == "__main__":
-    executor_main(steps=[summary], description="A line through points, on one machine or on several.")
+    executor_main(steps=[summary, errors], description="A line through points, on one machine or on several.")

@@ -1,0 +1,110 @@
+"""How the helpers beside this file make steps of the stages in `marin_rules.pipeline`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+
+from marin_rules import (
+    ExecutorStep,
+    InputName,
+    ResourceConfig,
+    VersionedValue,
+    ensure_versioned,
+    output_path_of,
+    remote,
+)
+from marin_rules.pipeline.core.shard_map import ShardSettings
+
+type Data = ExecutorStep[Any] | InputName | str
+"""Where data is: a step, a place in its output, or a path."""
+
+PICTURES_AND_TABLES = ("report/*",)
+"""What stages write for the report."""
+
+
+_LEVANTER_GROUPS = {"cpu": "train", "gpu": "train-gpu", "tpu": "train-tpu"}
+"""Environments with Levanter, by the device that their JAX is for. They differ in nothing else."""
+
+
+class Division(TypedDict, total=False):
+    """How the work of a stage is divided. None of it changes the result, so none of it changes a path."""
+
+    tasks: int | None
+    """Over how many tasks: an array of jobs on a cluster. None: one job."""
+
+    cpu: int
+    """Cores of each task, which works on as many shards at a time. 1 if not given."""
+
+    ram: str
+    """Memory of each task, as "16g". "4g" if not given."""
+
+
+def data_step(
+    name: str,
+    function: Callable[[Any], Any],
+    config: Any,
+    *,
+    tasks: int | None = None,
+    cpu: int = 1,
+    ram: str = "4g",
+    groups: Sequence[str] = ("data",),
+    report: Sequence[str] = (),
+) -> ExecutorStep[Any]:
+    """A stage that works through data, in an environment of `groups`: a job where there is a cluster, or an array."""
+    resources = ResourceConfig.with_cpu(cpu=cpu, ram=ram)
+    called = remote(function, tasks=tasks, resources=resources, pip_dependency_groups=list(groups))
+    return ExecutorStep(name, called, config, report=report)
+
+
+def small_step(
+    name: str,
+    function: Callable[[Any], Any],
+    config: Any,
+    *,
+    groups: Sequence[str] = ("data",),
+    report: Sequence[str] = PICTURES_AND_TABLES,
+) -> ExecutorStep[Any]:
+    """A stage that takes seconds, or needs the driver's network: it runs beside the driver."""
+    return ExecutorStep(name, function, config, pip_dependency_groups=list(groups) or None, report=report)
+
+
+def levanter_step(
+    name: str,
+    function: Callable[[Any], Any],
+    config: Any,
+    resources: ResourceConfig | None = None,
+    *,
+    description: str | None = None,
+) -> ExecutorStep[Any]:
+    """A stage in the environment with Levanter, JAX and lm-eval."""
+    resources = resources or ResourceConfig.with_cpu(cpu=2, ram="8g")
+    called = remote(function, resources=resources, pip_dependency_groups=[_LEVANTER_GROUPS[resources.device.kind]])
+    return ExecutorStep(name, called, config, description=description, report=PICTURES_AND_TABLES)
+
+
+def path_of(data: Data) -> str | InputName:
+    return output_path_of(data) if isinstance(data, ExecutorStep) else data
+
+
+def input_of(data: Data) -> str | InputName:
+    """The same, with a plain path in the version: other data under the same name is another step."""
+    path = path_of(data)
+    return ensure_versioned(path) if isinstance(path, str) else path
+
+
+def name_of(data: Data) -> str:
+    """What a step that is about this data can be called after."""
+    if isinstance(data, ExecutorStep):
+        return data.name
+    if isinstance(data, InputName) and data.step is not None:
+        return "/".join(part for part in (data.step.name, data.name) if part)
+    raise ValueError(f"{data!r} has no name of its own: give the evaluation one, as in name='evaluation/my-model'")
+
+
+def plain(value: Any) -> Any:
+    """A value of a step's config, whether it is versioned or not."""
+    return value.value if isinstance(value, VersionedValue) else value
+
+
+def in_processes(division: Division) -> ShardSettings:
+    """Shards are worked on by as many processes as there are cores."""
+    return ShardSettings(processes=division.get("cpu", 1))

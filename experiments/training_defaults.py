@@ -1,0 +1,174 @@
+"""Training steps in a line each, with everything that changes their results in their versions.
+
+    tokens = default_tokenize("sotu", documents, tokenizer)
+    model = default_train("sotu-nano", tokens, llama_nano, SimpleTrainConfig(...), validation_sets={"new": held_out})
+    chat = default_sft("sotu-chat", chat_tokens, SimpleSFTConfig(..., initialize_from_hf=model))
+
+Bad configs are refused here, while the experiment is planned. Resources, logging, and how often a checkpoint is written
+change no path. docs/training.md has the rest.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from experiments.making_steps import Data, levanter_step, path_of, plain
+from experiments.paloma import default_validation_sets
+from experiments.simple_sft_config import SimpleDPOConfig, SimpleSFTConfig
+from experiments.simple_train_config import Model, SimpleTrainConfig
+from experiments.token_defaults import default_mixture
+from marin_rules import ExecutorStep, InputName, output_path_of, versioned
+from marin_rules.pipeline.mixture import MixtureConfig, lm_mixture_data_config, with_validation_sets
+from marin_rules.pipeline.tokenize import TokenizeConfig
+from marin_rules.pipeline.train import train
+from marin_rules.pipeline.train_dpo import train_dpo
+from marin_rules.pipeline.training.config import DpoConfig, TrainConfig
+from marin_rules.pipeline.training.errors import TrainingError
+from marin_rules.pipeline.training.guards import check_batch, check_initialization, check_sequence_length, check_stages
+from marin_rules.pipeline.training.model import LlamaConfig
+
+type Tokens = Data | MixtureConfig
+"""The output of a tokenize or mixture step, or what `lm_mixture_data_config` makes."""
+
+
+def default_train(
+    name: str,
+    tokenized: Tokens,
+    model_config: LlamaConfig | None,
+    train_config: SimpleTrainConfig,
+    tags: Sequence[str] = (),
+    *,
+    validation_sets: Mapping[str, Data] | None = None,
+    use_default_validation: bool = False,
+    eval_harness_tasks: Sequence[object] = (),
+    description: str | None = None,
+) -> ExecutorStep[Any]:
+    """A language model. `validation_sets` are tokenized texts that it is evaluated on and never trained on;
+    `use_default_validation` adds those of Paloma, which need the hub. `tags` are for whoever looks for the run, in
+    `training.json` and in Weights & Biases."""
+    if eval_harness_tasks:
+        raise TrainingError(
+            f"{name}: eval_harness_tasks are not evaluated while the model is trained: make a step of them, as in"
+            " default_eval(model, tasks), which can also take any export (model_step=...)"
+        )
+    initialize = {
+        "initialize_from_hf": _place(train_config.initialize_from_hf),
+        "initialize_from_checkpoint_path": _place(train_config.initialize_from_checkpoint_path),
+    }
+    check_initialization(model_config, *initialize.values())
+    hyperparameters = train_config.hyperparameters()
+    if model_config is not None:
+        check_sequence_length(hyperparameters, model_config)
+    validation = default_validation_sets(_tokenizer(name, tokenized)) if use_default_validation else {}
+    config = TrainConfig(
+        _data(name, tokenized, validation | dict(validation_sets or {}), train_config.train_batch_size),
+        versioned(model_config),
+        versioned(hyperparameters),
+        **initialize,
+        running=replace(train_config.running(), tags=tuple(tags)),
+    )
+    return _step(name, train, config, train_config, description)
+
+
+def default_sft(
+    name: str,
+    tokenized: Tokens,
+    sft_config: SimpleSFTConfig,
+    model_config: LlamaConfig | None = None,
+    *,
+    validation_sets: Mapping[str, Data] | None = None,
+    description: str | None = None,
+) -> ExecutorStep[Any]:
+    """A model that is trained on to answer: on tokens of the format chat, of which only the answers are learned."""
+    if sft_config.initialize_from_hf is None and sft_config.initialize_from_checkpoint_path is None:
+        raise TrainingError(f"{name}: give a model to begin with, as initialize_from_hf")
+    return default_train(
+        name, tokenized, model_config, sft_config, validation_sets=validation_sets, description=description
+    )
+
+
+def default_anneal(
+    name: str,
+    tokenized: Tokens,
+    model_config: LlamaConfig,
+    train_config: SimpleTrainConfig,
+    *,
+    validation_sets: Mapping[str, Data] | None = None,
+    description: str | None = None,
+) -> ExecutorStep[Any]:
+    """The last part of a training, mostly on better data: from a checkpoint's weights, with a learning rate that falls
+    to zero in a line, whatever schedule the config has."""
+    if train_config.initialize_from_checkpoint_path is None:
+        raise TrainingError(f"{name}: give the training to go on with, as initialize_from_checkpoint_path")
+    falling = replace(train_config, lr_schedule="linear", min_lr_ratio=0.0, decay=None)
+    return default_train(
+        name, tokenized, model_config, falling, validation_sets=validation_sets, description=description
+    )
+
+
+def default_dpo(
+    name: str,
+    preferences: Data,
+    dpo_config: SimpleDPOConfig,
+    *,
+    description: str | None = None,
+) -> ExecutorStep[Any]:
+    """A model that learns which answers are preferred, from documents with prompt, chosen and rejected messages."""
+    if dpo_config.initialize_from_hf is None or dpo_config.initialize_from_checkpoint_path is not None:
+        raise TrainingError(f"{name}: DPO begins with a Hugging Face folder: give initialize_from_hf, and only that")
+    beginning = _place(dpo_config.initialize_from_hf)
+    assert beginning is not None
+    config = DpoConfig(
+        path_of(preferences),
+        beginning,
+        versioned(dpo_config.hyperparameters()),
+        beta=versioned(dpo_config.beta),
+        validation_fraction=versioned(dpo_config.validation_fraction),
+        chat_template=versioned(dpo_config.chat_template),
+        running=dpo_config.running(),
+    )
+    return _step(name, train_dpo, config, dpo_config, description)
+
+
+def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], train_batch_size: int) -> str | InputName:
+    if validation_sets and not isinstance(tokenized, MixtureConfig):
+        tokenized = lm_mixture_data_config({"train": tokenized}, {"train": 1.0})
+    mixed = tokenized.config if isinstance(tokenized, ExecutorStep) else tokenized
+    if isinstance(mixed, MixtureConfig):
+        starts = [stage.start_step for stage in plain(mixed.stages)]
+        check_stages(starts, train_batch_size, plain(mixed.block_size))
+    if isinstance(tokenized, MixtureConfig):
+        return path_of(default_mixture(name, with_validation_sets(tokenized, validation_sets)))
+    return path_of(tokenized)
+
+
+def _tokenizer(name: str, tokenized: Tokens) -> Data:
+    """Whatever the data was tokenized with, as far as a plan knows it."""
+    places = list(tokenized.components.values()) if isinstance(tokenized, MixtureConfig) else [tokenized]
+    steps = [place.step if isinstance(place, InputName) else place for place in places]
+    for step in steps:
+        if isinstance(step, ExecutorStep) and isinstance(step.config, TokenizeConfig):
+            return plain(step.config.tokenizer)
+    raise TrainingError(
+        f"{name}: use_default_validation needs the tokenizer, and none of the data is a step of default_tokenize: give"
+        " validation_sets=default_validation_sets(tokenizer)"
+    )
+
+
+def _place(model: Model | None) -> str | InputName | None:
+    """The output of a step, or a path that is part of the version: another beginning is another model."""
+    if isinstance(model, ExecutorStep):
+        return output_path_of(model)
+    return versioned(model) if isinstance(model, str) else model
+
+
+def _step(
+    name: str,
+    function: Callable[[Any], Any],
+    config: TrainConfig | DpoConfig,
+    train_config: SimpleTrainConfig,
+    description: str | None,
+) -> ExecutorStep[Any]:
+    if chips := train_config.resources.chip_count():
+        check_batch(train_config.train_batch_size, chips, train_config.per_device_parallelism)
+    return levanter_step(f"checkpoints/{name}", function, config, train_config.resources, description=description)

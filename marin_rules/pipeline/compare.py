@@ -1,0 +1,259 @@
+"""Several models in one table: the same items, differences, and how sure they are.
+
+    <output>/comparison.json         scores of each model, and its difference from the baseline, with intervals
+    <output>/report/compare.csv      the same as a table
+    <output>/report/compare.svg      the differences from the baseline, with their intervals
+
+Models are compared item by item (a paired bootstrap): which documents or questions happen to be in a set matters for
+the scores, but hardly for their differences. That needs the same items. A set or task whose items differ between two
+evaluations is refused by name, and so is one that a model was not evaluated on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from marin_rules import THIS_OUTPUT_PATH, InputName
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import join, open_to_read, read_json, write_json
+from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, RESAMPLES, Estimate, estimate, resampled_sums
+from marin_rules.pipeline.evaluation.tables import new_figure, plain, signed, write_csv, write_svg
+
+if TYPE_CHECKING:
+    import numpy
+
+    type Array = numpy.ndarray[Any, Any]
+
+COLUMNS = (
+    *("kind", "name", "metric", "model", "score", "standard_error", "chance", "difference"),
+    *("difference_standard_error", "difference_low", "difference_high", "is_clear", "items"),
+)
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """A comparison of evaluations."""
+
+    evaluations: Mapping[str, str | InputName]
+    """Outputs of evaluate steps, by the name of the model."""
+
+    baseline: str | None = None
+    """The model that the others are compared with. None: the first."""
+
+    resamples: int = RESAMPLES
+    seed: int = 0
+    output_path: str = THIS_OUTPUT_PATH
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """What is compared: a metric of a set or a task, item by item."""
+
+    kind: str
+    name: str
+    metric: str
+    columns: Array
+    """For each item, of each model a numerator and a denominator: bits and bytes, or a value and one."""
+
+    chance: float | None
+
+
+def compare(config: CompareConfig) -> dict[str, Any]:
+    """Write the table; returns what `comparison.json` says."""
+    models = list(config.evaluations)
+    if len(models) < 2:
+        raise DataError("a comparison needs at least two evaluations")
+    baseline = models[0] if config.baseline is None else config.baseline
+    if baseline not in models:
+        raise DataError(f"the baseline {baseline!r} is none of the models {', '.join(models)}")
+    paths = {name: str(path) for name, path in config.evaluations.items()}
+    results = {name: _results(name, path) for name, path in paths.items()}
+    contests = [*_held_out(results, paths), *_tasks(results, paths)]
+    if not contests:
+        raise DataError(f"there is nothing to compare: {', '.join(models)} have no sets or tasks in common")
+    rows = [row for contest in contests for row in _judged(contest, models, baseline, config)]
+    rows += _macro(contests, models, baseline, config)
+    answer = {"baseline": baseline, "confidence": CONFIDENCE, "models": paths, "rows": rows}
+    write_csv(join(config.output_path, "report", "compare.csv"), COLUMNS, rows)
+    write_svg(join(config.output_path, "report", "compare.svg"), _figure(rows, models, baseline))
+    write_json(join(config.output_path, "comparison.json"), answer)
+    for row in rows:
+        _print(row, baseline)
+    return answer
+
+
+def _results(name: str, path: str) -> dict[str, Any]:
+    found = read_json(join(path, "results.json"))
+    if not isinstance(found, dict) or "held_out" not in found:
+        raise DataError(f"model {name!r}: {join(path, 'results.json')} does not exist. Has its evaluation succeeded?")
+    return found
+
+
+def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contest]:
+    import numpy
+
+    contests = []
+    for name in _common(results, "held_out"):
+        columns = []
+        for model, path in paths.items():
+            rows = _samples(model, path, f"held_out-{name}")
+            _check_whole(model, name, len(rows), results[model]["held_out"][name]["documents"])
+            columns += [[-row["log_probability"] / math.log(2) for row in rows], [row["bytes"] for row in rows]]
+        contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, None))
+    return contests
+
+
+def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contest]:
+    """Metrics that are means of items. Others, such as a perplexity of all words, cannot be paired."""
+    import numpy
+
+    contests = []
+    first = next(iter(results.values()))
+    for name in _common(results, "tasks"):
+        for metric, facts in first["tasks"][name]["metrics"].items():
+            if not all(_is_mean(one, name, metric) for one in results.values()):
+                continue
+            columns: list[list[float]] = []
+            for model, path in paths.items():
+                values = _values(_samples(model, path, name), metric)
+                _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
+                columns += [values, [1.0] * len(values)]
+            contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"]))
+    return contests
+
+
+def _is_mean(result: Mapping[str, Any], name: str, metric: str) -> bool:
+    return bool(result["tasks"][name]["metrics"].get(metric, {}).get("is_mean_of_items"))
+
+
+def _values(rows: list[dict[str, Any]], metric: str) -> list[float]:
+    name, _, filter = metric.partition(",")
+    return [float(row["metrics"][name]) for row in rows if row["filter"] == (filter or "none")]
+
+
+def _common(results: Mapping[str, Any], kind: str) -> list[str]:
+    """The names that all models have, with the same items, or a refusal."""
+    first, *others = results
+    for other in others:
+        missing = set(results[first][kind]) ^ set(results[other][kind])
+        if missing:
+            raise DataError(
+                f"{', '.join(sorted(missing))}: only one of {first!r} and {other!r} was evaluated on it. Evaluate both"
+            )
+        for name, facts in results[first][kind].items():
+            for key, what in (("items_sha256", "items"), ("num_fewshot", "numbers of examples in prompts")):
+                if facts.get(key) != results[other][kind][name].get(key):
+                    raise DataError(
+                        f"{name!r}: {first!r} and {other!r} were evaluated on different {what}, so that their scores"
+                        " cannot be compared. Evaluate both on the same"
+                    )
+    return list(results[first][kind])
+
+
+def _samples(model: str, path: str, name: str) -> list[dict[str, Any]]:
+    import orjson
+
+    where = join(path, "samples", f"{name}.jsonl")
+    try:
+        with open_to_read(where) as file:
+            return [orjson.loads(line) for line in file]
+    except (FileNotFoundError, ValueError) as error:
+        raise DataError(f"model {model!r}: {where} is missing or damaged ({error}): evaluate it again") from error
+
+
+def _check_whole(model: str, name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise DataError(f"model {model!r}: {name!r} has samples of {found} items, not {expected}: evaluate it again")
+
+
+def _judged(contest: _Contest, models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
+    sums = contest.columns.sum(axis=0)
+    drawn = resampled_sums(contest.columns, contest.name, config.resamples, config.seed)
+    scores = {model: sums[2 * place] / sums[2 * place + 1] for place, model in enumerate(models)}
+    of_draws = {model: drawn[:, 2 * place] / drawn[:, 2 * place + 1] for place, model in enumerate(models)}
+    return [_row(contest, model, baseline, scores, of_draws, len(contest.columns)) for model in models]
+
+
+def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
+    """The mean of the held-out sets, each drawn by itself."""
+    import numpy
+
+    sets = [contest for contest in contests if contest.kind == "held out"]
+    if len(sets) < 2:
+        return []
+    drawn = [resampled_sums(one.columns, one.name, config.resamples, config.seed) for one in sets]
+    scores, of_draws = {}, {}
+    for place, model in enumerate(models):
+        totals = [one.columns.sum(axis=0) for one in sets]
+        scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
+        of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
+    average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None)
+    items = sum(len(one.columns) for one in sets)
+    return [_row(average, model, baseline, scores, of_draws, items) for model in models]
+
+
+def _row(
+    contest: _Contest, model: str, baseline: str, scores: Mapping[str, Any], of_draws: Mapping[str, Array], items: int
+) -> dict[str, Any]:
+    score = estimate(float(scores[model]), of_draws[model], items)
+    row: dict[str, Any] = {
+        "kind": contest.kind,
+        "name": contest.name,
+        "metric": contest.metric,
+        "model": model,
+        "score": score.value,
+        "standard_error": score.standard_error,
+        "chance": contest.chance,
+        "items": items,
+    }
+    if model == baseline:
+        return row
+    difference = estimate(float(scores[model] - scores[baseline]), of_draws[model] - of_draws[baseline], items)
+    return {
+        **row,
+        "difference": difference.value,
+        "difference_standard_error": difference.standard_error,
+        "difference_low": difference.low,
+        "difference_high": difference.high,
+        "is_clear": _is_clear(difference),
+    }
+
+
+def _is_clear(difference: Estimate) -> bool | None:
+    """Whether the interval leaves zero out; None if nobody knows."""
+    if difference.low is None or difference.high is None:
+        return None
+    return difference.low > 0 or difference.high < 0
+
+
+def _print(row: Mapping[str, Any], baseline: str) -> None:
+    text = f"{row['name']} {row['metric']}: {row['model']} {signed(row['score'], row['standard_error'])}"
+    if "difference" in row:
+        text += f", {signed(row['difference'], row['difference_standard_error'])} from {baseline}"
+        text += {True: "", False: " (may be chance)", None: " (one item: nobody knows)"}[row["is_clear"]]
+    elif row["chance"] is not None:
+        text += f" (chance {row['chance']:.4f})"
+    print(text, flush=True)
+
+
+def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any:
+    others = [model for model in models if model != baseline]
+    labels = list(dict.fromkeys(f"{row['name']} {row['metric']}" for row in rows))
+    figure, axes = new_figure(7.0, 1.5 + 0.35 * len(labels) * len(others))
+    axes.axvline(0.0, color="grey", linewidth=0.8)
+    for number, model in enumerate(others):
+        for row in rows:
+            if row["model"] != model or row["difference_low"] is None:
+                continue
+            place = labels.index(f"{row['name']} {row['metric']}") + 0.6 * (number / len(others))
+            ends = [row["difference"] - row["difference_low"]], [row["difference_high"] - row["difference"]]
+            axes.errorbar([row["difference"]], [place], xerr=ends, fmt="o", color=f"C{number % 10}", capsize=3)
+        axes.scatter([], [], color=f"C{number % 10}", label=plain(model))
+    axes.set_yticks(range(len(labels)), [plain(label) for label in labels])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"difference from {plain(baseline)}, with {CONFIDENCE:.0%} intervals")
+    axes.legend(fontsize="small")
+    return figure

@@ -1,0 +1,146 @@
+"""Files below a local folder or a URL that fsspec knows: listed, read, and written whole or not at all.
+
+Nobody ever sees half a file under its final name. A local file is written beside it and renamed; what goes to a URL is
+written to a temporary file here and uploaded in one piece, because fsspec's own files commit what they have when an
+error closes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+_PART = ".part"
+
+
+def is_url(path: str) -> bool:
+    return "://" in path
+
+
+def join(folder: str, *names: str) -> str:
+    return "/".join([folder.rstrip("/"), *names])
+
+
+def open_to_read(path: str) -> IO[bytes]:
+    if not is_url(path):
+        return open(path, "rb")
+    import fsspec
+
+    file: IO[bytes] = fsspec.core.url_to_fs(path)[0].open(path, "rb")
+    return file
+
+
+def sizes_below(folder: str) -> dict[str, int]:
+    """The files below a folder, by their relative names; without hidden ones, nor any in hidden folders."""
+    found = {}
+    if is_url(folder):
+        import fsspec
+
+        filesystem, root = fsspec.core.url_to_fs(folder)
+        for path, facts in filesystem.find(root, detail=True).items():
+            found[path.removeprefix(root).lstrip("/")] = facts["size"]
+    else:
+        for above, below, names in os.walk(folder):
+            below[:] = [name for name in below if not name.startswith(".")]
+            for name in names:
+                path = os.path.join(above, name)
+                found[os.path.relpath(path, folder).replace(os.sep, "/")] = os.path.getsize(path)
+    return {name: found[name] for name in sorted(found) if not any(part[0] == "." for part in name.split("/"))}
+
+
+def remove_folder(folder: str) -> None:
+    """With all that is in it."""
+    if not is_url(folder):
+        shutil.rmtree(folder)
+        return
+    import fsspec
+
+    filesystem, root = fsspec.core.url_to_fs(folder)
+    filesystem.rm(root, recursive=True)
+
+
+def remove_file(path: str) -> None:
+    """If it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        if not is_url(path):
+            os.unlink(path)
+            return
+        import fsspec
+
+        fsspec.core.url_to_fs(path)[0].rm_file(path)
+
+
+def size_of(path: str) -> int | None:
+    """None if there is no such file."""
+    try:
+        if not is_url(path):
+            return os.path.getsize(path)
+        import fsspec
+
+        size: int = fsspec.core.url_to_fs(path)[0].size(path)
+        return size
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def into_place(path: str) -> Iterator[IO[bytes]]:
+    """A file to write, which stands at `path` once the block has ended well."""
+    if is_url(path):
+        with tempfile.TemporaryDirectory() as folder:
+            part = os.path.join(folder, "part")
+            with open(part, "wb") as file:
+                yield file
+            put_into_place(part, path)
+        return
+    folder, name = os.path.split(path)
+    os.makedirs(folder or ".", exist_ok=True)
+    # Of an attempt that was killed. If its process is still at it, its rename fails, which harms nobody.
+    for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{_PART}")):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(left)
+    part = os.path.join(folder, f".{name}.{secrets.token_hex(4)}{_PART}")
+    try:
+        with open(part, "wb") as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+
+
+def put_into_place(part: str, path: str) -> None:
+    """Move a finished local file to `path`, which for a folder must be on the same file system."""
+    if is_url(path):
+        import fsspec
+
+        filesystem = fsspec.core.url_to_fs(path)[0]
+        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        filesystem.put_file(part, path)
+        os.unlink(part)
+        return
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    os.replace(part, path)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Sorted and indented: the same value is the same bytes."""
+    with into_place(path) as file:
+        file.write(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+
+
+def read_json(path: str) -> Any:
+    """None if there is no such file, or no JSON in it: whoever wrote it writes it again."""
+    try:
+        with open_to_read(path) as file:
+            return json.load(file)
+    except (FileNotFoundError, ValueError):
+        return None

@@ -1,0 +1,39 @@
+"""Lines about a task's shards, now and then, with its speed since it began."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from marin_rules import this_process
+
+_SECONDS = 10.0
+
+
+class Progress:
+    def __init__(self, shards: int, done_before: int) -> None:
+        self._shards, self._before = shards, done_before
+        self.done = done_before
+        """Shards, with those of earlier attempts."""
+
+        self._records = self._bytes = 0
+        self._began = self._told = time.monotonic()
+
+    def add(self, counts: dict[str, Any]) -> None:
+        self.done += 1
+        self._records += counts["read"]
+        self._bytes += counts["bytes_read"]
+        if time.monotonic() - self._told > _SECONDS:
+            self.tell()
+
+    def tell(self) -> None:
+        self._told = time.monotonic()
+        seconds = max(self._told - self._began, 1e-3)
+        process = this_process()
+        task = f"task {process.task} of {process.tasks}: " if process.tasks > 1 else ""
+        before = f" ({self._before} done before)" if self._before else ""
+        print(
+            f"{task}{self.done} of {self._shards} shards{before}, {self._records:,} records,"
+            f" {self._records / seconds:,.0f} records/s, {self._bytes / seconds / 1e6:,.1f} MB/s",
+            flush=True,
+        )

@@ -1,0 +1,300 @@
+"""One shard: records in a `.jsonl`, `.jsonl.gz`, `.jsonl.zst` or `.parquet` file, streamed.
+
+Reading holds one record at a time (of Parquet, a batch). A line that is longer than the limit is skipped without being
+kept, and rejected like one that is no JSON, no UTF-8 or no record of the schema. A compressed file that ends too early
+is no shorter shard but a damaged one: `DamagedShard` names it. (gzip and zstandard themselves take an empty file, and
+zstandard a cut one, for a good one.)
+
+Parquet holds the columns `id`, `text` and `source`, and all other fields of a record as JSON in the column `rest`. Of
+other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. A
+column of a type that JSON does not have either is refused.
+"""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple, Protocol
+
+from marin_rules.pipeline.core.account import Account
+from marin_rules.pipeline.core.errors import DamagedShard, DataError
+from marin_rules.pipeline.core.files import open_to_read
+from marin_rules.pipeline.core.records import Fault, Record, document_fault
+
+FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+
+LARGEST_RECORD = 256 << 20
+"""Bytes of a line. A document of 100 MB passes; what is larger is most likely no document."""
+
+_ZSTANDARD_CHUNK = 1 << 9
+_GZIP_CHUNK = 1 << 14
+"""Compressed bytes at a time. Few, since of text that repeats itself each can be 30,000 (zstandard) or 1,000 (gzip)."""
+
+_PLAIN_CHUNK = 1 << 18
+_BATCH_ROWS = 256
+_BATCH_BYTES = 16 << 20
+_REST = "rest"
+_STRINGS = ("id", "text", "source")
+
+
+class Row(NamedTuple):
+    number: int
+    """Its place in the shard, from 1."""
+
+    record: Record
+    line: bytes | None
+    """As it stood in the file, without its end; None if it was no JSON line. Whoever changes nothing writes this."""
+
+
+def format_of(name: str) -> str | None:
+    """The format of a file, by its name."""
+    return next((format for format in reversed(FORMATS) if name.endswith(format)), None)
+
+
+# --- reading
+
+
+def read_rows(
+    path: str, name: str, account: Account, fault: Fault = document_fault, largest: int = LARGEST_RECORD
+) -> Iterator[Row]:
+    """The good records of a shard; the others are rejected, also the second one with an id."""
+    import orjson
+
+    if format_of(name) == ".parquet":
+        rows = _parquet_rows(path, account)
+    else:
+        rows = _line_rows(path, name, account, largest, orjson.loads)
+    seen: set[str] = set()
+    for row in rows:
+        record = row.record
+        if reason := fault(record):
+            account.reject(row.number, reason, id=_id_of(record), content=str(record))
+            continue
+        id = record.get("id")
+        if type(id) is str:
+            if id in seen:
+                account.reject(row.number, "the id was there before", id=id, content=str(record))
+                continue
+            seen.add(id)
+        yield row
+
+
+def _line_rows(path: str, name: str, account: Account, largest: int, loads: Callable[[bytes], Any]) -> Iterator[Row]:
+    for number, line in enumerate(_lines(chunks_of(path, name), largest), 1):
+        if line is None:
+            account.read += 1
+            account.reject(number, "too large", detail=f"more than {largest} bytes")
+            continue
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if not line or line.isspace():
+            continue
+        account.read += 1
+        account.bytes_read += len(line)
+        try:
+            record = loads(line)
+        except ValueError as error:
+            try:
+                text, reason = line.decode(), "not JSON"
+            except UnicodeDecodeError:
+                text, reason = line.decode(errors="replace"), "not UTF-8"
+            account.reject(number, reason, detail=str(error), content=text)
+            continue
+        if type(record) is not dict:
+            account.reject(number, "not an object", content=line.decode(errors="replace"))
+            continue
+        yield Row(number, record, line)
+
+
+def _lines(chunks: Iterator[bytes], largest: int) -> Iterator[bytes | None]:
+    """Lines without their ends; None for one that is too long, of which nothing is kept."""
+    begun: list[bytes] = []
+    length = 0
+    for chunk in chunks:
+        lines = chunk.split(b"\n")
+        for last in lines[:-1]:
+            length += len(last)
+            if length > largest:
+                yield None
+            else:
+                yield b"".join([*begun, last]) if begun else last
+            begun, length = [], 0
+        length += len(lines[-1])
+        if length > largest:
+            begun = []
+        elif lines[-1]:
+            begun.append(lines[-1])
+    if length > largest:
+        yield None
+    elif begun:
+        yield b"".join(begun)
+
+
+def chunks_of(path: str, name: str) -> Iterator[bytes]:
+    """The bytes of a file, decompressed as its name says."""
+    with open_to_read(path) as file:
+        if name.endswith(".gz"):
+            yield from _decompressed(file, path, _gzip_decompressor, _GZIP_CHUNK)
+        elif name.endswith(".zst"):
+            import zstandard
+
+            yield from _decompressed(file, path, zstandard.ZstdDecompressor().decompressobj, _ZSTANDARD_CHUNK)
+        else:
+            while chunk := file.read(_PLAIN_CHUNK):
+                yield chunk
+
+
+class _Decompressor(Protocol):
+    """What zlib and zstandard have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _gzip_decompressor() -> _Decompressor:
+    return zlib.decompressobj(wbits=31)
+
+
+def _decompressed(file: IO[bytes], path: str, make: Callable[[], _Decompressor], size: int) -> Iterator[bytes]:
+    """All members or frames of a file."""
+    current = make()
+    begun = any_read = any_whole = False
+    while data := file.read(size):
+        any_read = True
+        while data:
+            if any_whole and not begun and not data.strip(b"\0"):
+                break  # Some programs fill up the last block with zeros.
+            begun = True
+            try:
+                text = current.decompress(data)
+            except Exception as error:  # Each library has its own.
+                raise DamagedShard(f"{path} is damaged: {error}") from error
+            if text:
+                yield text
+            if not current.eof:
+                break
+            data, current, begun, any_whole = current.unused_data, make(), False, True
+    if not any_read:
+        raise DamagedShard(f"{path} is empty: not even compressed")
+    if begun:
+        raise DamagedShard(f"{path} is cut: it ends in the middle of its compressed data")
+
+
+def _parquet_rows(path: str, account: Account) -> Iterator[Row]:
+    import orjson
+    import pyarrow
+    import pyarrow.parquet
+
+    with open_to_read(path) as file:
+        try:
+            parquet = pyarrow.parquet.ParquetFile(file)
+            ours = parquet.schema_arrow.names == [*_STRINGS, _REST]
+            _refuse_types(path, parquet.schema_arrow)
+            number = 0
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+                account.bytes_read += batch.nbytes
+                for values in batch.to_pylist():
+                    number += 1
+                    account.read += 1
+                    rest = values.pop(_REST) if ours else None
+                    record = {name: value for name, value in values.items() if value is not None and value == value}
+                    yield Row(number, {**record, **(orjson.loads(rest) if rest else {})}, None)
+        except pyarrow.ArrowException as error:
+            raise DamagedShard(f"{path} is damaged: {error}") from error
+
+
+def _refuse_types(path: str, schema: Any) -> None:
+    """Columns whose values no JSON line could hold, at whatever depth."""
+    import pyarrow.types as types
+
+    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_decimal, types.is_duration)
+
+    def is_refused(type: Any) -> bool:
+        return any(test(type) for test in tests) or any(
+            is_refused(type.field(number).type) for number in range(type.num_fields)
+        )
+
+    for field in schema:
+        if is_refused(field.type):
+            raise DataError(f"{path} has a column {field.name!r} of type {field.type}: cast it to text or remove it")
+
+
+def _id_of(record: Record) -> str | None:
+    id = record.get("id")
+    return id if isinstance(id, str) else None
+
+
+# --- writing
+
+
+class ShardWriter:
+    """Writes records into a file that is open, in one of the formats. The same records are the same bytes."""
+
+    def __init__(self, file: IO[bytes], format: str) -> None:
+        import orjson
+
+        self._dumps = orjson.dumps
+        self._parquet = _ParquetWriter(file) if format == ".parquet" else None
+        self._compressor: Any = None
+        if format == ".jsonl.gz":
+            import gzip
+
+            self._compressor = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
+        elif format == ".jsonl.zst":
+            import zstandard
+
+            self._compressor = zstandard.ZstdCompressor(level=3).stream_writer(file, closefd=False)
+        self._file = file if self._compressor is None else self._compressor
+
+    def write(self, record: Record | bytes) -> None:
+        """A record, or its line as it stood in another shard."""
+        if self._parquet is not None:
+            import orjson
+
+            self._parquet.write(orjson.loads(record) if isinstance(record, bytes) else record)
+            return
+        line = record if isinstance(record, bytes) else self._dumps(record)
+        self._file.write(line + b"\n")
+
+    def close(self) -> None:
+        if self._parquet is not None:
+            self._parquet.close()
+        elif self._compressor is not None:
+            self._compressor.close()
+
+
+class _ParquetWriter:
+    def __init__(self, file: IO[bytes]) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self._schema = pyarrow.schema([(name, pyarrow.string()) for name in (*_STRINGS, _REST)])
+        self._writer = pyarrow.parquet.ParquetWriter(file, self._schema, compression="zstd")
+        self._rows: list[Record] = []
+        self._bytes = 0
+
+    def write(self, record: Record) -> None:
+        import orjson
+
+        rest = {name: value for name, value in record.items() if name not in _STRINGS}
+        row = {name: record.get(name) for name in _STRINGS}
+        row[_REST] = orjson.dumps(rest).decode() if rest else None
+        self._rows.append(row)
+        self._bytes += sum(len(value) for value in row.values() if value is not None)
+        if self._bytes > _BATCH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        if self._rows:
+            self._writer.write_table(pyarrow.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._bytes = [], 0
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()

@@ -1,0 +1,180 @@
+"""Archives taken apart without trusting them: tar, zip (and wheels), and Debian packages.
+
+An archive with a name that leads elsewhere, with two files of one name, or that swells beyond all measure is refused as
+a whole. Links and devices are left out and counted; permissions and owners are not taken over; archives within archives
+stay as they are. Each file is streamed, and stands in its place whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple
+
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import into_place, join
+from marin_rules.pipeline.download.sources import check_name
+
+TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+ZIP_SUFFIXES = (".zip", ".whl")
+SUFFIXES = (*TAR_SUFFIXES, *ZIP_SUFFIXES, ".deb")
+
+_CHUNK = 1 << 18
+_FREE_BYTES = 1 << 30
+"""An archive may swell to this in any case."""
+
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class UnpackLimits:
+    """Against archives that are small here and fill a disk."""
+
+    most_files: int = 10_000_000
+    largest_ratio: int = 200
+    """Bytes taken out for each byte of the archive, once they are more than 1 GiB. Text is packed 3 to 30 times."""
+
+
+@dataclass
+class Unpacked:
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name below the output folder -> size and sha256."""
+
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+class _Member(NamedTuple):
+    name: str
+    reader: IO[bytes] | None
+    """None for what is left out, for the reason that is its kind."""
+
+    kind: str = ""
+
+
+def is_archive(name: str) -> bool:
+    return name.endswith(SUFFIXES)
+
+
+def folder_of(name: str) -> str:
+    """Where the files of an archive go."""
+    return name.removesuffix(max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len))
+
+
+def unpack(
+    path: str,
+    name: str,
+    size: int,
+    folder: str,
+    place_of: Callable[[str], str | None],
+    limits: UnpackLimits | None = None,
+) -> Unpacked:
+    """Take apart the local archive at `path`, in the format of `name`, into `folder`.
+
+    `place_of` says where below the folder a member goes; None leaves it out.
+    """
+    limits = limits or UnpackLimits()
+    unpacked = Unpacked()
+    most_bytes = max(_FREE_BYTES, size * limits.largest_ratio)
+    taken = 0
+    seen: set[str] = set()
+    try:
+        for member in _members(path, name):
+            if member.reader is None:
+                unpacked.left_out[member.kind] += 1
+                continue
+            check_name(member.name, name)
+            if member.name in seen:
+                raise DataError(f"{name} has two files named {member.name!r}: refused")
+            seen.add(member.name)
+            if len(seen) > limits.most_files:
+                raise DataError(f"{name} has more than {limits.most_files:,} files: refused")
+            place = place_of(member.name)
+            if place is None:
+                unpacked.left_out["not chosen"] += 1
+                continue
+            digest, length = hashlib.sha256(), 0
+            with into_place(join(folder, place)) as file:
+                while chunk := member.reader.read(_CHUNK):
+                    file.write(chunk)
+                    digest.update(chunk)
+                    length += len(chunk)
+                    if taken + length > most_bytes:
+                        raise DataError(
+                            f"{name} has {size:,} bytes and unpacks to more than {most_bytes:,}: refused as a bomb, at"
+                            f" {member.name!r}"
+                        )
+            taken += length
+            unpacked.files[place] = {"size": length, "sha256": digest.hexdigest()}
+    except _DAMAGE as error:
+        raise DataError(f"{name} cannot be unpacked: {error or type(error).__name__}") from error
+    except RuntimeError as error:  # zipfile's word for a password.
+        raise DataError(f"{name} cannot be unpacked: {error}") from error
+    return unpacked
+
+
+def _members(path: str, name: str) -> Iterator[_Member]:
+    with open(path, "rb") as file:
+        if name.endswith(".deb"):
+            yield from _debian_members(file, name)
+        elif name.endswith(ZIP_SUFFIXES):
+            yield from _zip_members(file)
+        else:
+            yield from _tar_members(file, name)
+
+
+def _zip_members(file: IO[bytes]) -> Iterator[_Member]:
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            kind = (entry.external_attr >> 16) & 0o170000
+            if entry.is_dir():
+                continue
+            if kind not in (0, 0o100000):
+                yield _Member(entry.filename, None, "links" if kind == 0o120000 else "devices")
+                continue
+            with archive.open(entry) as reader:
+                yield _Member(entry.filename, reader)
+
+
+def _tar_members(file: IO[bytes], name: str) -> Iterator[_Member]:
+    with contextlib.ExitStack() as stack:
+        if name.endswith(".zst"):
+            import zstandard
+
+            stream: Any = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+        else:
+            archive = stack.enter_context(tarfile.open(fileobj=file, mode="r|*"))
+        for entry in archive:
+            if entry.isdir():
+                continue
+            if not entry.isreg():
+                yield _Member(entry.name, None, "links" if entry.issym() or entry.islnk() else "devices")
+                continue
+            yield _Member(_plain(entry.name), archive.extractfile(entry))
+
+
+def _plain(name: str) -> str:
+    """Many archives write `./a` for `a`."""
+    return name.removeprefix("./")
+
+
+def _debian_members(file: IO[bytes], name: str) -> Iterator[_Member]:
+    """A `.deb` is an ar archive, and its files are a tar archive in it."""
+    if file.read(8) != b"!<arch>\n":
+        raise DataError(f"{name} is no Debian package")
+    while len(header := file.read(60)) == 60:
+        inner, length = header[:16].decode("ascii", "replace").strip().rstrip("/"), header[48:58].strip()
+        if header[58:] != b"`\n" or not length.isdigit():
+            break
+        if inner.startswith("data.tar"):
+            yield from _tar_members(file, inner)
+            return
+        file.seek(int(length) + int(length) % 2, 1)
+    raise DataError(f"{name} is no Debian package, or it is cut: it has no data.tar")

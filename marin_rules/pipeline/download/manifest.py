@@ -1,0 +1,73 @@
+"""What has been fetched, in files whose bytes depend on the source alone: no dates, no machines, no tasks.
+
+<output>/<file>                   as it came, or taken out of an archive
+<output>/.fetched/<name>.json     written after the files of <name>, which are not fetched again
+<output>/manifest.json            every file with its size and sha256; by whichever task fetches the last one
+<output>/provenance.json          source, revision and licence
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import join, read_json, size_of, sizes_below, write_json
+from marin_rules.pipeline.download.sources import RemoteFile
+
+MANIFEST = "manifest.json"
+PROVENANCE = "provenance.json"
+_FETCHED = ".fetched"
+_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".executor_status", ".executor_info")
+
+
+def refuse_reserved(names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name.partition("/")[0] in _RESERVED:
+            raise DataError(f"{where} has a file {name}, a name that the step itself needs: leave it out (`leave_out`)")
+
+
+def is_fetched(output_path: str, file: RemoteFile) -> bool:
+    """Whether a file is here, complete, and still what is asked for."""
+    mark = read_json(_mark_path(output_path, file.name))
+    if not isinstance(mark, dict) or (file.sha256 and mark["sha256"] != file.sha256):
+        return False
+    return all(size_of(join(output_path, name)) == facts["size"] for name, facts in mark["files"].items())
+
+
+def note_fetched(output_path: str, name: str, size: int, sha256: str, files: Any, left_out: Any) -> None:
+    write_json(
+        _mark_path(output_path, name),
+        {"size": size, "sha256": sha256, "files": files, "left_out": dict(left_out)},
+    )
+
+
+def finish(output_path: str, names: Iterable[str], provenance: dict[str, Any]) -> dict[str, Any] | None:
+    """Write what is known of all files if all are fetched, by whomever. Two tasks that do so write the same bytes."""
+    names = sorted(names)
+    marked = sizes_below(join(output_path, _FETCHED))
+    if any(_mark_name(name) not in marked for name in names):
+        return None
+    marks = {name: read_json(_mark_path(output_path, name)) for name in names}
+    files = {file: facts for mark in marks.values() for file, facts in mark["files"].items()}
+    totals = {"files": len(files), "bytes": sum(facts["size"] for facts in files.values())}
+    archives = {
+        name: {"size": mark["size"], "sha256": mark["sha256"], "left_out": mark["left_out"]}
+        for name, mark in marks.items()
+        if name not in mark["files"]
+    }
+    write_json(
+        join(output_path, MANIFEST), {**totals, "contents": files, **({"archives": archives} if archives else {})}
+    )
+    write_json(join(output_path, PROVENANCE), {**provenance, **totals})
+    return totals
+
+
+def _mark_path(output_path: str, name: str) -> str:
+    return join(output_path, _FETCHED, _mark_name(name))
+
+
+def _mark_name(name: str) -> str:
+    """Not hidden, else listings would pass it over."""
+    parts = name.replace("%", "%25").split("/")
+    return "/".join("%2E" + part[1:] if part.startswith(".") else part for part in parts) + ".json"

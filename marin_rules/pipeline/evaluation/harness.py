@@ -1,0 +1,273 @@
+"""lm-eval over a loaded model: log-likelihoods, rolling log-likelihoods and generated text.
+
+lm-eval decides what is asked and how answers are judged; this module answers, and writes down with each score its
+standard error and what guessing would get. Levanter has an adapter of its own, which can neither generate text outside
+of its own trainer nor score whole texts, and gives the first token of a text without context no score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluation.held_out import items_digest
+from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
+from marin_rules.pipeline.evaluation.packing import Scored, windows
+from marin_rules.pipeline.evaluation.statistics import guessing, resampled_sums
+from marin_rules.pipeline.evaluation.task_files import LoadedTask
+
+_RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
+"""Scores for which lm-eval gives no standard error."""
+
+
+def run_task(
+    loaded: LoadedTask,
+    model: LoadedModel,
+    *,
+    most_items: int | None,
+    resamples: int,
+    seed: int,
+    chat_template: bool,
+    begin_with_first_token: bool,
+) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    """Results by name of the task (a group has several), and the samples behind them."""
+    from lm_eval import evaluator
+
+    for task in loaded.contents["tasks"].values():
+        task.set_fewshot_seed(seed=seed)
+    adapter = _adapter(model, seed, begin_with_first_token)
+    answer = evaluator.evaluate(
+        adapter,
+        loaded.contents,
+        limit=most_items,
+        bootstrap_iters=resamples,
+        log_samples=True,
+        apply_chat_template=chat_template,
+    )
+    results, samples = {}, {}
+    for name, task in loaded.contents["tasks"].items():
+        label = loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
+        items = [_item(one) for one in answer["samples"][name]]
+        samples[label] = items
+        results[label] = {
+            "items": len({item["id"] for item in items}),
+            "items_sha256": items_digest(sorted({(str(item["id"]), item["sha256"]) for item in items})),
+            "num_fewshot": answer["n-shot"].get(name, 0),
+            "version": answer["versions"].get(name),
+            "truncated_prompts": adapter.truncated[name],
+            "metrics": _metrics(answer["results"][name], answer["samples"][name], items, task, resamples, seed),
+        }
+    for name in loaded.contents.get("groups", {}):
+        label = loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
+        if label not in results and (of_group := _group(answer["results"].get(name, {}), results)):
+            results[label] = of_group
+    return results, samples
+
+
+def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | None:
+    """The score of a group that lm-eval aggregates, as for MMLU; its items are those of its tasks."""
+    metrics = {}
+    for key, score in scores.items():
+        metric, _, filter = key.partition(",")
+        if metric.endswith("_stderr") or metric == "sample_len" or not isinstance(score, int | float):
+            continue
+        name = metric if filter == "none" else key
+        parts = [(one["metrics"].get(name, {}), one["items"]) for one in results.values()]
+        error = scores.get(f"{metric}_stderr,{filter}")
+        metrics[name] = {
+            "score": float(score),
+            "standard_error": float(error) if isinstance(error, int | float) else None,
+            **_chance_of_parts(parts),
+            "higher_is_better": parts[0][0].get("higher_is_better"),
+            "is_mean_of_items": False,
+        }
+    if not metrics:
+        return None
+    members = sorted((name, one["items_sha256"]) for name, one in results.items())
+    return {
+        "items": sum(one["items"] for one in results.values()),
+        "items_sha256": items_digest(members),
+        "num_fewshot": next(iter(results.values()))["num_fewshot"],
+        "version": None,
+        "truncated_prompts": sum(one["truncated_prompts"] for one in results.values()),
+        "metrics": metrics,
+    }
+
+
+def _chance_of_parts(parts: list[tuple[dict[str, Any], int]]) -> dict[str, float | None]:
+    """Of all items together; unknown if it is of one part."""
+    if any(part.get("chance") is None for part, _ in parts):
+        return {"chance": None, "chance_standard_error": None}
+    total = sum(items for _, items in parts)
+    chance = sum(part["chance"] * items for part, items in parts) / total
+    error = math.sqrt(sum((part["chance_standard_error"] * items) ** 2 for part, items in parts)) / total
+    return {"chance": chance, "chance_standard_error": error}
+
+
+def _metrics(
+    results: dict[str, Any],
+    samples: list[dict[str, Any]],
+    items: list[dict[str, Any]],
+    task: Any,
+    resamples: int,
+    seed: int,
+) -> dict[str, Any]:
+    """By name, as `acc` or `exact_match,strict` if the task has filters."""
+    found = {}
+    filters = {sample["filter"] for sample in samples}
+    better = task.higher_is_better() or {}
+    for key, score in results.items():
+        metric, _, filter = key.partition(",")
+        if filter not in filters or metric.endswith("_stderr") or not isinstance(score, int | float):
+            continue
+        error = results.get(f"{metric}_stderr,{filter}")
+        of_filter = [sample for sample in samples if sample["filter"] == filter]
+        values = [item["metrics"].get(metric) for item in items if item["filter"] == filter]
+        if not isinstance(error, int | float):
+            error = _error_of_ratio(metric, values, resamples, seed)
+        chance = _chance(metric, of_filter, task)
+        found[metric if filter == "none" else key] = {
+            "score": float(score),
+            "standard_error": None if error is None or len(values) < 2 else float(error),
+            "chance": chance[0] if chance else None,
+            "chance_standard_error": chance[1] if chance else None,
+            "higher_is_better": better.get(metric),
+            "is_mean_of_items": _is_mean(values, float(score)),
+        }
+    return found
+
+
+def _chance(metric: str, samples: list[dict[str, Any]], task: Any) -> tuple[float, float] | None:
+    """Of a choice among answers, or what the task says (`metadata: {chance: 0.5}`); else nobody knows."""
+    stated = (task.config.metadata or {}).get("chance")
+    if stated is not None:
+        return guessing([float(stated)] * len(samples))
+    if task.OUTPUT_TYPE == "multiple_choice" and metric.startswith("acc"):
+        return guessing([1 / len(sample["arguments"]) for sample in samples])
+    if task.OUTPUT_TYPE == "generate_until" and metric == "exact_match":
+        return 0.0, 0.0
+    return None
+
+
+def _is_mean(values: Sequence[Any], score: float) -> bool:
+    """Whether the score can be taken apart into items, as comparisons do."""
+    if not values or not all(isinstance(value, int | float) for value in values):
+        return False
+    return bool(abs(sum(values) / len(values) - score) <= 1e-9 * max(1.0, abs(score)))
+
+
+def _error_of_ratio(metric: str, values: Sequence[Any], resamples: int, seed: int) -> float | None:
+    """Of a score of whole texts, whose items are pairs: a log-probability, and a number of words or bytes."""
+    import numpy
+
+    if metric not in _RATIOS or len(values) < 2:
+        return None
+    sums = resampled_sums(numpy.array(values, numpy.float64), metric, resamples, seed)
+    mean = -sums[:, 0] / sums[:, 1]
+    of_resamples = mean / math.log(2) if metric == "bits_per_byte" else numpy.exp(mean)
+    return float(numpy.std(of_resamples, ddof=1))
+
+
+def _item(sample: dict[str, Any]) -> dict[str, Any]:
+    values = {metric: sample[metric] for metric in sample["metrics"]}
+    return {
+        "id": sample["doc_id"],
+        "sha256": f"{sample['doc_hash']}{sample['target_hash']}",
+        "filter": sample["filter"],
+        "target": sample["target"],
+        "prompts": [next(iter(arguments)) for arguments in sample["arguments"]],
+        "continuations": [one for arguments in sample["arguments"] for one in list(arguments)[1:2]],
+        "responses": sample["filtered_resps"],
+        "metrics": values,
+    }
+
+
+def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
+
+    class Adapter(TemplateLM):  # type: ignore[misc]
+        """What lm-eval asks a model."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokenizer = model.tokenizer
+            self.truncated: dict[str, int] = defaultdict(int)
+            self._names: list[str] = []
+
+        @property
+        def eot_token_id(self) -> int:
+            return model.end_token
+
+        @property
+        def prefix_token_id(self) -> int:
+            return model.first_token
+
+        @property
+        def tokenizer_name(self) -> str:
+            return str(model.tokenizer.name_or_path)
+
+        def tok_encode(self, string: str, add_special_tokens: bool | None = None, **others: Any) -> list[int]:
+            tokens = model.encode(string)
+            return [model.first_token, *tokens] if begin_with_first_token and add_special_tokens is None else tokens
+
+        def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+            if not model.tokenizer.chat_template:
+                raise DataError("the model's tokenizer has no chat template: evaluate without chat_template")
+            prompt: str = model.tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+            return prompt
+
+        def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+            self._names = [request.task_name for request in requests]
+            answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=True)
+            return answers
+
+        def _loglikelihood_tokens(self, requests: Any, **others: Any) -> list[tuple[float, bool]]:
+            sequences = []
+            for name, (_, context, continuation) in zip(self._names, requests, strict=True):
+                if len(continuation) > model.longest:
+                    raise DataError(
+                        f"task {name!r} has an answer of {len(continuation)} tokens, but the model sees {model.longest}"
+                        " at once: evaluate it with a longer max_length"
+                    )
+                room = model.longest + 1 - len(continuation)
+                self.truncated[name] += len(context) > room
+                sequences.append(Scored(context[-room:], continuation))
+            return [(float(one.log_probabilities.sum()), bool(one.is_greedy.all())) for one in model.score(sequences)]
+
+        def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+            texts = [model.encode(request.args[0]) for request in requests]
+            pieces = [windows(tokens, model.first_token, model.longest) for tokens in texts]
+            scores = iter(model.score([window for of_text in pieces for window in of_text]))
+            return [float(sum(next(scores).log_probabilities.sum() for _ in of_text)) for of_text in pieces]
+
+        def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+            made: list[str] = [""] * len(requests)
+            alike: dict[Generation, list[tuple[int, list[int], list[str]]]] = defaultdict(list)
+            for number, request in enumerate(requests):
+                prompt, settings = request.args
+                settings = normalize_gen_kwargs(settings)
+                # Half of what the model sees at once is left to the prompt, whatever the task would like to have.
+                most = min(settings["max_gen_toks"], model.longest // 2)
+                how = Generation(
+                    most, float(settings.get("temperature") or 0.0), float(settings.get("top_p") or 1.0), seed
+                )
+                tokens = self.tok_encode(prompt) or [model.first_token]
+                self.truncated[request.task_name] += len(tokens) > model.longest - most
+                alike[how].append((number, tokens[-(model.longest - most) :], settings["until"]))
+            for how, asked in alike.items():
+                answers = model.generate([prompt for _, prompt, _ in asked], how)
+                for (number, _, until), tokens in zip(asked, answers, strict=True):
+                    text = model.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+                    made[number] = postprocess_generated_text(text, until, None)
+            return made
+
+    return Adapter()

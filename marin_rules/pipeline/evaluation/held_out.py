@@ -1,0 +1,234 @@
+"""Held-out sets: how many bits a model needs for each byte of text that it has not seen.
+
+A set is a folder of documents, or the output of a tokenize step with a `validation` split. Either way a document is
+scored from its text's own tokens, given the token that begins texts: what a tokenizer or a cache puts around it is not
+scored. A document longer than the model's window is scored in windows, every token once.
+
+Bits per byte can be compared between tokenizers; perplexity (per token) cannot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from marin_rules.pipeline.core.account import Account
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import join, read_json
+from marin_rules.pipeline.core.shard_map import list_shards
+from marin_rules.pipeline.evaluation.model_files import tokenizer_digest
+from marin_rules.pipeline.evaluation.packing import windows
+from marin_rules.pipeline.evaluation.statistics import Estimate, estimate, resampled_sums
+
+if TYPE_CHECKING:
+    from marin_rules.pipeline.evaluation.loaded_model import LoadedModel
+
+_TOKENS_AT_ONCE = 1 << 18
+"""Tokens of documents that are scored together: many rows to fill, little memory."""
+
+
+@dataclass(frozen=True)
+class Document:
+    id: str
+    tokens: list[int]
+    bytes: int
+    digest: str
+    """Of its text."""
+
+
+@dataclass(frozen=True)
+class ScoredDocument:
+    id: str
+    tokens: int
+    bytes: int
+    log_probability: float
+    digest: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "tokens": self.tokens,
+            "bytes": self.bytes,
+            "log_probability": self.log_probability,
+            "sha256": self.digest,
+        }
+
+
+def check_set(name: str, path: str, model_tokenizer: str) -> None:
+    """Refuse a set that cannot be read, before a model is loaded for it."""
+    tokens = read_json(join(path, "tokens.json"))
+    if tokens is None:
+        if not list_shards(path):
+            raise DataError(f"held-out set {name!r}: there are neither documents nor a tokens.json below {path}")
+        return
+    if tokens.get("format") != "text":
+        raise DataError(
+            f"held-out set {name!r}: {path} holds {tokens.get('format')!r}, not text. Evaluate its documents instead"
+        )
+    if "validation" not in tokens.get("splits", {}):
+        raise DataError(
+            f"held-out set {name!r}: {path} has no validation split. Tokenize it as one, or name its documents"
+        )
+    if tokenizer_digest(join(path, "tokenizer")) != model_tokenizer:
+        raise DataError(
+            f"held-out set {name!r}: {path} was made with another tokenizer than the model's."
+            " Name the documents instead: bits per byte do not depend on the tokenizer"
+        )
+
+
+def score_set(
+    name: str, path: str, model: LoadedModel, *, most_documents: int | None = None, overlap: int = 0
+) -> list[ScoredDocument]:
+    """Each document of a set that has any text, in the order of the files."""
+    scored: list[ScoredDocument] = []
+    waiting: list[Document] = []
+    tokens = 0
+    for document in _documents(name, path, model, most_documents):
+        waiting.append(document)
+        tokens += len(document.tokens)
+        if tokens >= _TOKENS_AT_ONCE:
+            scored += _score(waiting, model, overlap)
+            waiting, tokens = [], 0
+    scored += _score(waiting, model, overlap)
+    if not scored:
+        raise DataError(f"held-out set {name!r}: there is no text in {path}")
+    return scored
+
+
+def summarise_sets(sets: dict[str, list[ScoredDocument]], vocabulary: int, resamples: int, seed: int) -> dict[str, Any]:
+    """Scores of each set, and of all: `macro` gives each set the same weight, `micro` each byte."""
+    import numpy
+
+    results, columns, resampled = {}, {}, {}
+    for name, documents in sets.items():
+        rows = numpy.array([[-one.log_probability / math.log(2), one.bytes, one.tokens] for one in documents])
+        columns[name] = rows.sum(axis=0)
+        resampled[name] = resampled_sums(rows, name, resamples, seed)
+        results[name] = {
+            "documents": len(documents),
+            "items_sha256": items_digest([(one.id, one.digest) for one in documents]),
+            **_scores(columns[name], resampled[name], len(documents), vocabulary),
+        }
+    items = sum(map(len, sets.values()))
+    together = numpy.sum(list(columns.values()), axis=0), numpy.sum(list(resampled.values()), axis=0)
+    each = list(zip(columns.values(), resampled.values(), strict=True))
+    averages = {
+        "macro": _average(each, items, vocabulary),
+        "micro": _average([together], items, vocabulary),
+    }
+    return {"held_out": results, "averages": averages}
+
+
+def _average(of_sets: list[tuple[Any, Any]], items: int, vocabulary: int) -> dict[str, Any]:
+    """The mean over sets of their bits per byte, and of those of a model that is blind."""
+    import numpy
+
+    def mean(column: int, factor: float) -> Estimate:
+        value = numpy.mean([factor * sums[column] / sums[1] for sums, _ in of_sets])
+        draws = numpy.mean([factor * sums[:, column] / sums[:, 1] for _, sums in of_sets], axis=0)
+        return estimate(float(value), draws, items)
+
+    return {
+        "bits_per_byte": mean(0, 1.0).to_json(),
+        "chance": {"bits_per_byte": mean(2, math.log2(vocabulary)).to_json()},
+    }
+
+
+def items_digest(items: list[tuple[str, str]]) -> str:
+    """The same for the same items in the same order."""
+    digest = hashlib.sha256()
+    for id, contents in items:
+        digest.update(f"{id}\0{contents}\n".encode())
+    return digest.hexdigest()
+
+
+def _scores(sums: Any, resampled: Any, items: int, vocabulary: int) -> dict[str, Any]:
+    import numpy
+
+    bits, size, tokens = (float(one) for one in sums)
+    perplexity = estimate(2 ** (bits / tokens), numpy.exp2(resampled[:, 0] / resampled[:, 2]), items)
+    blind = estimate(
+        tokens * math.log2(vocabulary) / size, resampled[:, 2] * math.log2(vocabulary) / resampled[:, 1], items
+    )
+    return {
+        "tokens": int(tokens),
+        "bytes": int(size),
+        "loss": bits * math.log(2) / tokens,
+        "bits_per_byte": estimate(bits / size, resampled[:, 0] / resampled[:, 1], items).to_json(),
+        "perplexity": perplexity.to_json(),
+        "chance": {"bits_per_byte": blind.to_json(), "perplexity": float(vocabulary)},
+    }
+
+
+def _score(documents: list[Document], model: LoadedModel, overlap: int) -> list[ScoredDocument]:
+    pieces = [windows(one.tokens, model.first_token, model.longest, overlap) for one in documents]
+    scores = iter(model.score([window for of_document in pieces for window in of_document]))
+    return [
+        ScoredDocument(
+            document.id,
+            len(document.tokens),
+            document.bytes,
+            float(sum(next(scores).log_probabilities.sum() for _ in of_document)),
+            document.digest,
+        )
+        for document, of_document in zip(documents, pieces, strict=True)
+    ]
+
+
+def _documents(name: str, path: str, model: LoadedModel, most: int | None) -> Iterator[Document]:
+    tokens = read_json(join(path, "tokens.json"))
+    found = _from_shards(name, path, model) if tokens is None else _from_cache(name, path, tokens, model)
+    for number, document in enumerate(found):
+        if most is not None and number >= most:
+            return
+        yield document
+
+
+def _from_shards(name: str, path: str, model: LoadedModel) -> Iterator[Document]:
+    for shard in list_shards(path):
+        account = Account(shard.name, lambda row: None)
+        for row in shard.rows(account):
+            text = row.record["text"]
+            if tokens := model.encode(text):
+                yield _document(row.record["id"], tokens, text)
+        if account.rejected:
+            raise DataError(
+                f"held-out set {name!r}: {shard.path} has bad records: {dict(account.rejected)}."
+                " A score of what is left could be compared with no other: mend the set"
+            )
+
+
+def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel) -> Iterator[Document]:
+    """Documents of a Levanter cache, by the text that their tokens stand for.
+
+    Levanter puts a space between a text and the token that ends it. The text without it is encoded again, so that a set
+    has the same score as its documents.
+    """
+    import numpy
+    from levanter.store.cache import TreeCache
+
+    exemplar = {"input_ids": numpy.zeros((0,), numpy.int32)}
+    special = set(model.tokenizer.all_special_ids)
+    size = 0
+    for number, row in enumerate(TreeCache.load(join(path, "validation"), exemplar)):
+        stored = [int(token) for token in row["input_ids"]]
+        kept = [token for token in stored if token not in special]
+        text: str = model.tokenizer.decode(kept, clean_up_tokenization_spaces=False)
+        if stored[-1:] == [model.tokenizer.eos_token_id]:
+            text = text.removesuffix(" ")
+        size += len(text.encode())
+        if tokens := model.encode(text):
+            yield _document(str(number), tokens, text)
+    if size != facts["splits"]["validation"]["bytes"]:
+        raise DataError(
+            f"held-out set {name!r}: the tokens in {path} stand for {size} bytes, but its documents had"
+            f" {facts['splits']['validation']['bytes']}: the tokenizer loses something. Name the documents instead"
+        )
+
+
+def _document(id: str, tokens: list[int], text: str) -> Document:
+    contents = text.encode()
+    return Document(id, tokens, len(contents), hashlib.sha256(contents).hexdigest())

@@ -1,0 +1,104 @@
+"""Uncertainty by resampling items (documents, questions): pure functions of numbers.
+
+Every score here is a function of sums over items: bits per byte is a sum of bits over a sum of bytes, an accuracy a sum
+of hits over a count. So items are rows, what is summed are columns, and a resample is a row of sums. Models that are
+compared are columns of the same rows: each resample then draws the same items for all of them, and what makes an item
+hard for everyone cancels out of their difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+
+    type Array = numpy.ndarray[Any, Any]
+
+CONFIDENCE = 0.95
+"""Of every interval in the project."""
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and how sure it is."""
+
+    value: float
+    standard_error: float | None
+    """None if there are too few items to tell."""
+
+    low: float | None
+    high: float | None
+    """The ends of the interval."""
+
+    def to_json(self) -> dict[str, float | None]:
+        return {"value": self.value, "standard_error": self.standard_error, "low": self.low, "high": self.high}
+
+
+def resampled_sums(columns: Array, name: str, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+    """For each resample of the rows, with replacement, the sums of the columns.
+
+    The draw depends on the name of the set and on the number of its items, so that two sets are drawn independently and
+    the same set is drawn alike each time.
+    """
+    import numpy
+
+    rows = numpy.asarray(columns, numpy.float64)
+    count = len(rows)
+    generator = numpy.random.default_rng([seed, count, _number_of(name)])
+    sums = numpy.empty((resamples, rows.shape[1]))
+    for number in range(resamples):
+        times = numpy.bincount(generator.integers(0, count, count), minlength=count)
+        sums[number] = times @ rows
+    return sums
+
+
+def estimate(value: float, resampled: Array, items: int) -> Estimate:
+    """A value with the standard deviation and the percentiles of its resamples. A single item says nothing of them."""
+    import numpy
+
+    if items < 2:
+        return Estimate(float(value), None, None, None)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = numpy.quantile(resampled, [tail, 1 - tail])
+    return Estimate(float(value), float(numpy.std(resampled, ddof=1)), float(low), float(high))
+
+
+def few_items(freedom: int) -> float:
+    """By how much resamples of residuals are to be stretched, because so few degrees of freedom are left to tell how
+    large residuals are: Student's quantile over that of a normal distribution."""
+    from scipy.stats import norm, t
+
+    tail = (1 + CONFIDENCE) / 2
+    return float(t.ppf(tail, freedom) / norm.ppf(tail))
+
+
+def symmetric(value: float, resampled: Array, *, is_logarithm: bool = False) -> Estimate:
+    """An interval of as many standard deviations to both sides as a normal distribution has: surer than percentiles of
+    few resamples. Of a logarithm, the number itself and its interval."""
+    import numpy
+    from scipy.stats import norm
+
+    width = float(norm.ppf((1 + CONFIDENCE) / 2) * numpy.std(resampled, ddof=1))
+    if not is_logarithm:
+        return Estimate(float(value), float(numpy.std(resampled, ddof=1)), value - width, value + width)
+    natural = numpy.exp(numpy.array([value, value - width, value + width]))
+    return Estimate(float(natural[0]), float(numpy.std(numpy.exp(resampled), ddof=1)), *natural[1:].tolist())
+
+
+def guessing(chances: Sequence[float]) -> tuple[float, float]:
+    """The expected score of guesses that are right with these probabilities, and the standard deviation of that
+    score: a model within two of it may have guessed."""
+    import numpy
+
+    array = numpy.asarray(chances, numpy.float64)
+    return float(array.mean()), float(numpy.sqrt((array * (1 - array)).sum()) / len(array))
+
+
+def _number_of(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")

@@ -1,0 +1,154 @@
+"""Tasks of lm-eval, found by name and loaded with their data before there is a model.
+
+A task is one that lm-eval ships (its data comes from the Hugging Face hub, or from a cache of it), or one of a folder
+of YAML files. Of such a folder, paths in `data_files` are relative to the folder; it may be the output of a step, in a
+bucket too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marin_rules import InputName
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import is_url, join, open_to_read, sizes_below
+
+_NAME = re.compile(r"^(?:task|group|tag):\s*[\"']?([\w.-]+)[\"']?\s*(?:#.*)?$", re.MULTILINE)
+_NEAR = 5
+
+
+@dataclass(frozen=True)
+class EvalTask:
+    """A task of lm-eval, or a group of tasks."""
+
+    name: str
+    num_fewshot: int | None = None
+    """Solved examples in each prompt. None: as many as the task says."""
+
+    folder: str | InputName | None = None
+    """Where its YAML is. None: among those that lm-eval ships."""
+
+    alias: str | None = None
+    """What it is called in the results, for the same task with several numbers of examples."""
+
+    @property
+    def label(self) -> str:
+        return self.alias or self.name
+
+
+@dataclass(frozen=True)
+class LoadedTask:
+    """A task with its data."""
+
+    task: EvalTask
+    contents: dict[str, Any]
+    """As `TaskManager.load` returns it."""
+
+
+def near_matches(name: str, known: Sequence[str]) -> str:
+    """The end of a message about a name that is not known."""
+    close = difflib.get_close_matches(name, known, _NEAR, cutoff=0.5)
+    close += [one for one in known if name.lower() in one.lower() and one not in close][: _NEAR - len(close)]
+    if close:
+        return f"did you mean {', '.join(close)}?"
+    return f"there are {', '.join(sorted(known)[:20])}" + (", ..." if len(known) > 20 else "") if known else ""
+
+
+def refuse_unknown_here(tasks: Sequence[EvalTask]) -> None:
+    """While planning: tasks of folders on this machine. Others are looked for when the step starts."""
+    for task in tasks:
+        folder = task.folder
+        if not isinstance(folder, str) or is_url(folder) or not os.path.isdir(folder):
+            continue
+        names = {name for path in Path(folder).rglob("*.y*ml") for name in _NAME.findall(path.read_text())}
+        if task.name not in names:
+            raise DataError(f"no task {task.name!r} in {folder}: {near_matches(task.name, sorted(names))}")
+
+
+def refuse_twins(tasks: Sequence[EvalTask]) -> None:
+    labels = [task.label for task in tasks]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise DataError(f"two tasks are called {label!r}: give one of them an alias")
+
+
+@contextlib.contextmanager
+def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
+    """All tasks; the first that is unknown, or whose data is not to be had, is refused."""
+    refuse_twins(tasks)
+    with tempfile.TemporaryDirectory(prefix="evaluation-tasks-") as place:
+        managers: dict[str | None, tuple[Any, str]] = {}
+        for task in tasks:
+            folder = None if task.folder is None else str(task.folder)
+            if folder not in managers:
+                copy = os.path.join(place, str(len(managers)))
+                managers[folder] = _manager(folder, copy), copy
+        for task in tasks:  # All names first: data may take a while.
+            manager, _ = managers[None if task.folder is None else str(task.folder)]
+            if task.name not in manager.all_tasks:
+                where = "in lm-eval" if task.folder is None else f"in {task.folder}"
+                raise DataError(f"no task {task.name!r} {where}: {near_matches(task.name, manager.all_tasks)}")
+        found = []
+        for task in tasks:
+            manager, copy = managers[None if task.folder is None else str(task.folder)]
+            found.append(LoadedTask(task, _load(task, manager, copy)))
+        yield found
+
+
+def _manager(folder: str | None, copy: str) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    if folder is None:
+        return TaskManager()
+    os.makedirs(copy)
+    names = sizes_below(folder)
+    if not any(name.endswith((".yaml", ".yml")) for name in names):
+        raise DataError(f"no tasks in {folder}: there is no YAML file")
+    for name in names:
+        target = Path(copy, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_to_read(join(folder, name)) as file:
+            target.write_bytes(file.read())
+    return TaskManager(include_path=copy, include_defaults=False)
+
+
+def _load(task: EvalTask, manager: Any, copy: str) -> dict[str, Any]:
+    in_folder = contextlib.nullcontext() if task.folder is None else _inside(copy)
+    try:
+        with in_folder:
+            contents: dict[str, Any] = manager.load([task.name])
+    except Exception as error:  # Of whatever library the task's data needs.
+        advice = "Check its data_files"
+        if task.folder is None:
+            offline = os.environ.get("HF_HUB_OFFLINE") == "1" or os.environ.get("HF_DATASETS_OFFLINE") == "1"
+            advice = "The hub may not be asked (offline): " if offline else "Is the hub reachable from here? Else "
+            advice += "put the data into HF_HOME before, or use tasks of a folder"
+        raise DataError(f"task {task.name!r} cannot be loaded: {type(error).__name__}: {error}. {advice}") from error
+    if not contents["tasks"]:
+        raise DataError(f"task {task.name!r} is empty: the group has no tasks")
+    if task.num_fewshot is not None:
+        for one in contents["tasks"].values():
+            one.set_config(key="num_fewshot", value=task.num_fewshot)
+    return contents
+
+
+@contextlib.contextmanager
+def _inside(folder: str) -> Iterator[None]:
+    """Relative paths are those of the folder, and what is made of its data goes with it."""
+    import datasets
+
+    before = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = Path(folder, ".cache")
+    try:
+        with contextlib.chdir(folder):
+            yield
+    finally:
+        datasets.config.HF_DATASETS_CACHE = before

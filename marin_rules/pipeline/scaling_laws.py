@@ -1,0 +1,159 @@
+"""Scaling laws from finished trainings: how the loss falls with size and data, and the best size for a budget.
+
+    <output>/law.json           the fitted numbers, with intervals; predictions of held-out runs; what it was fitted to
+    <output>/report/law.csv     the same as a table
+    <output>/report/law.svg     the runs and the law, or the curves of each budget
+
+Runs named in `held_out` take no part in the fit. Each is predicted with an interval, and the report says whether it
+fell into it. Runs that cannot fix a law, or a budget that has no best size, fail the step with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from marin_rules import THIS_OUTPUT_PATH, InputName
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import join, write_json
+from marin_rules.pipeline.evaluation.isoflops import Optimum, budgets_of, find_optimum, size_law
+from marin_rules.pipeline.evaluation.law import HUBER, Law, fit_law
+from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, Estimate
+from marin_rules.pipeline.evaluation.tables import new_figure, plain, write_csv, write_svg
+from marin_rules.pipeline.evaluation.training_runs import TrainingRun, read_runs
+
+COLUMNS = ("quantity", "value", "standard_error", "low", "high", "measured")
+
+
+@dataclass(frozen=True)
+class ScalingLawConfig:
+    """A law from several trainings."""
+
+    runs: Mapping[str, str | InputName]
+    """Outputs of training steps, by name."""
+
+    held_out: Mapping[str, str | InputName] = field(default_factory=dict)
+    """Trainings to predict and to check the law with."""
+
+    metric: str = "eval/loss"
+    """Which number of `metrics.jsonl` is the loss; its last value is taken."""
+
+    fit_law: bool = True
+    """Whether to fit L = A / N^a + B / D^b + E."""
+
+    fit_isoflops: bool = False
+    """Whether to look for the best size of each budget among the runs."""
+
+    budgets: Sequence[float] = ()
+    """FLOPs for which to say which size the law thinks best."""
+
+    huber: float = HUBER
+    resamples: int = 200
+    seed: int = 0
+    output_path: str = THIS_OUTPUT_PATH
+
+
+def scaling_law(config: ScalingLawConfig) -> dict[str, Any]:
+    """Fit, check, write; returns what `law.json` says."""
+    if both := sorted(set(config.runs) & set(config.held_out)):
+        raise DataError(f"{', '.join(both)} cannot be held out and fitted to: name it in one of the two")
+    if not config.fit_law and not config.fit_isoflops:
+        raise DataError("nothing to fit: set fit_law or fit_isoflops")
+    if config.held_out and not config.fit_law:
+        raise DataError("held-out runs are predicted by the law: set fit_law, or name no held-out runs")
+    runs = read_runs({name: str(path) for name, path in config.runs.items()}, config.metric)
+    held_out = read_runs({name: str(path) for name, path in config.held_out.items()}, config.metric)
+    law = fit_law(runs, resamples=config.resamples, seed=config.seed, huber=config.huber) if config.fit_law else None
+    optima: list[Optimum] = []
+    if config.fit_isoflops:
+        optima = [find_optimum(one, resamples=config.resamples, seed=config.seed) for one in budgets_of(runs)]
+    answer = _answer(config, runs, held_out, law, optima)
+    write_csv(join(config.output_path, "report", "law.csv"), COLUMNS, _table(answer))
+    write_svg(join(config.output_path, "report", "law.svg"), _figure(runs, held_out, law, optima))
+    write_json(join(config.output_path, "law.json"), answer)
+    for row in _table(answer):
+        if row["low"] is not None:
+            print(f"{row['quantity']}: {row['value']:.4g} ({row['low']:.4g} to {row['high']:.4g})", flush=True)
+    return answer
+
+
+def _answer(
+    config: ScalingLawConfig,
+    runs: Sequence[TrainingRun],
+    held_out: Sequence[TrainingRun],
+    law: Law | None,
+    optima: Sequence[Optimum],
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "metric": config.metric,
+        "confidence": CONFIDENCE,
+        "runs": [asdict(run) for run in runs],
+    }
+    if law is not None:
+        answer["law"] = {name: one.to_json() for name, one in law.estimates().items()}
+        answer["best_sizes"] = {f"{flops:.6g}": law.best_size(flops).to_json() for flops in config.budgets}
+        answer["held_out"] = [_checked(run, law.predict(run.parameters, run.tokens, config.seed)) for run in held_out]
+    if optima:
+        answer["isoflops"] = [
+            {"flops": one.budget.flops, "size": one.size.to_json(), "loss": one.loss, "runs": len(one.budget.runs)}
+            for one in optima
+        ]
+        power = size_law(optima)
+        answer["size_law"] = None if power is None else {name: one.to_json() for name, one in power.items()}
+    return answer
+
+
+def _checked(run: TrainingRun, predicted: Estimate) -> dict[str, Any]:
+    assert predicted.low is not None
+    assert predicted.high is not None
+    inside = predicted.low <= run.loss <= predicted.high
+    return {**asdict(run), "predicted": predicted.to_json(), "is_inside": inside}
+
+
+def _table(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = [{"quantity": name, **one} for name, one in answer.get("law", {}).items()]
+    rows += [{"quantity": f"best size for {flops} FLOPs", **one} for flops, one in answer.get("best_sizes", {}).items()]
+    for one in answer.get("held_out", []):
+        rows.append({"quantity": f"loss of {one['name']}", **one["predicted"], "measured": one["loss"]})
+    for one in answer.get("isoflops", []):
+        rows.append({"quantity": f"best size at {one['flops']:.3g} FLOPs (curve)", **one["size"]})
+    for name, one in (answer.get("size_law") or {}).items():
+        rows.append({"quantity": f"best size = k C^exponent: {name}", **one})
+    return rows
+
+
+def _figure(
+    runs: Sequence[TrainingRun], held_out: Sequence[TrainingRun], law: Law | None, optima: Sequence[Optimum]
+) -> Any:
+    import numpy
+
+    figure, axes = new_figure()
+    colours = {size: f"C{number % 10}" for number, size in enumerate(sorted({run.parameters for run in runs}))}
+    if optima:
+        for number, optimum in enumerate(optima):
+            tried = [run.parameters for run in optimum.budget.runs]
+            sizes = numpy.geomspace(min(tried), max(tried), 60)
+            axes.plot(sizes, numpy.polyval(optimum.curve, numpy.log(sizes)), color=f"C{number}")
+            points = [(run.parameters, run.loss) for run in optimum.budget.runs]
+            axes.scatter(*zip(*points, strict=True), color=f"C{number}", label=optimum.budget.name)
+            axes.scatter([optimum.size.value], [optimum.loss], color=f"C{number}", marker="*", s=120)
+        axes.set_xlabel("parameters")
+    else:
+        for size, colour in colours.items():
+            points = sorted((run.tokens, run.loss) for run in runs if run.parameters == size)
+            axes.scatter(*zip(*points, strict=True), color=colour, label=f"{size:,} parameters")
+            if law is not None:
+                tokens = numpy.geomspace(points[0][0], points[-1][0], 60)
+                axes.plot(tokens, law.loss(size, tokens), color=colour)
+        for run in held_out:
+            assert law is not None
+            one = law.predict(run.parameters, run.tokens)
+            axes.errorbar(
+                [run.tokens], [one.value], [[one.value - (one.low or 0)], [(one.high or 0) - one.value]], color="black"
+            )
+            axes.scatter([run.tokens], [run.loss], color="black", marker="x", label=plain(f"{run.name} (held out)"))
+        axes.set_xlabel("tokens")
+    axes.set(xscale="log", yscale="log", ylabel="loss")
+    axes.legend(fontsize="small")
+    return figure

@@ -1,0 +1,106 @@
+"""Which checkpoint a run may resume from: the newest whose files are all there, as they were written.
+
+Levanter marks a checkpoint as complete with `metadata.json`. We add `files.json` behind it: the sizes of all files, and
+checksums of local ones (object stores check their own). A checkpoint without either, or with other files than it
+should have, was cut short or damaged, and is removed; an older one is removed only after the newer one has both.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from marin_rules.pipeline.core.files import (
+    is_url,
+    join,
+    open_to_read,
+    read_json,
+    remove_folder,
+    sizes_below,
+    write_json,
+)
+
+LISTING = "files.json"
+METADATA = "metadata.json"
+_NAME = re.compile(r"step-(\d+)")
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder `step-N`, written after step N (counted from 0)."""
+
+    path: str
+    step: int
+
+
+def seal(folder: str) -> int:
+    """Write down what the checkpoint consists of; gives its size in bytes."""
+    files = {name: facts for name, facts in _facts(folder).items() if name != LISTING}
+    write_json(join(folder, LISTING), files)
+    return sum(facts["bytes"] for facts in files.values())
+
+
+def fault_of(checkpoint: Checkpoint) -> str | None:
+    """What is wrong with it; None if nothing is."""
+    metadata, listed = read_json(join(checkpoint.path, METADATA)), read_json(join(checkpoint.path, LISTING))
+    if not isinstance(metadata, dict):
+        return f"it was cut short ({METADATA} is missing or damaged)"
+    if metadata.get("step") != checkpoint.step:
+        return f"it says that it is of step {metadata.get('step')}"
+    if not isinstance(listed, dict):
+        return f"it was cut short ({LISTING} is missing or damaged)"
+    found = _facts(checkpoint.path)
+    for name, facts in listed.items():
+        if name not in found:
+            return f"{name} is missing"
+        if found[name] != facts:
+            return f"{name} is damaged"
+    return None
+
+
+def find_checkpoints(folder: str) -> list[Checkpoint]:
+    """All of them, the newest first; whole or not."""
+    found = {match.group(0) for name in sizes_below(folder) if (match := _NAME.match(name.split("/")[0]))}
+    checkpoints = [Checkpoint(join(folder, name), int(name.removeprefix("step-"))) for name in found]
+    return sorted(checkpoints, key=lambda checkpoint: -checkpoint.step)
+
+
+def choose_checkpoint(folder: str, say: Callable[[str], None] = print) -> Checkpoint | None:
+    """The newest whole checkpoint. Those that are not are reported and removed, so that nobody resumes from them."""
+    for checkpoint in find_checkpoints(folder):
+        fault = fault_of(checkpoint)
+        if fault is None:
+            return checkpoint
+        say(f"checkpoint {checkpoint.path} cannot be used: {fault}. It is removed, and the one before it is tried.")
+        remove_folder(checkpoint.path)
+    return None
+
+
+def trained_checkpoint(path: str) -> str:
+    """The newest checkpoint of a training step's output, of its `checkpoints` folder, or `path` itself if it is one."""
+    if read_json(join(path, METADATA)) is not None:
+        return path
+    for folder in (join(path, "checkpoints"), path):
+        for checkpoint in find_checkpoints(folder):
+            if isinstance(read_json(join(checkpoint.path, METADATA)), dict):
+                return checkpoint.path
+    raise FileNotFoundError(path)
+
+
+def _facts(folder: str) -> dict[str, Any]:
+    sizes = sizes_below(folder)
+    if is_url(folder):
+        return {name: {"bytes": size} for name, size in sizes.items()}
+    return {name: {"bytes": size, "crc32": _checksum(join(folder, name))} for name, size in sizes.items()}
+
+
+def _checksum(path: str) -> int:
+    checksum = 0
+    with open_to_read(path) as file:
+        while block := file.read(_BLOCK):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

@@ -1,0 +1,13 @@
+"""What keeps a model from being trained, said so that one knows what to change."""
+
+from __future__ import annotations
+
+from marin_rules import MarinRulesError
+
+
+class TrainingError(MarinRulesError):
+    """A config, data or a device with which training cannot start, or cannot go on."""
+
+
+class NonFiniteLoss(TrainingError):
+    """A loss that is not a number, or infinite."""

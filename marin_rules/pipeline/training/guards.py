@@ -1,0 +1,125 @@
+"""What is refused: while an experiment is planned where that is possible, else by name before training starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from marin_rules.pipeline.training.errors import TrainingError
+
+if TYPE_CHECKING:
+    from marin_rules.pipeline.training.config import Hyperparameters
+    from marin_rules.pipeline.training.model import LlamaConfig
+
+_WHOLE = ("train_batch_size", "num_train_steps", "steps_per_eval", "steps_per_export")
+_WHOLE_OR_NONE = ("train_seq_len", "max_eval_batches", "steps_per_hf_export")
+_SCHEDULES = ("cosine", "linear", "constant", "inv_sqrt", "inv")
+
+
+def check_hyperparameters(given: Hyperparameters) -> None:
+    """Refuse numbers with which nothing is learnt, or of the wrong kind."""
+    for name in (*_WHOLE, *_WHOLE_OR_NONE):
+        value = getattr(given, name)
+        if value is None and name in _WHOLE_OR_NONE:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise TrainingError(f"{name} {value!r} must be a whole number of at least 1")
+    if given.num_train_steps < 2:
+        raise TrainingError("num_train_steps 1 trains nothing worth keeping: Levanter exports no model of one step")
+    _check_number("learning_rate", given.learning_rate, above=0)
+    for name in ("weight_decay", "z_loss_weight", "min_lr_ratio", "warmup"):
+        _check_number(name, getattr(given, name), least=0)
+    if given.decay is not None:
+        _check_number("decay", given.decay, least=0)
+    for name in ("beta1", "beta2", "ema_beta"):
+        if (value := getattr(given, name)) is not None:
+            _check_number(name, value, least=0, below=1)
+    if given.lr_schedule not in _SCHEDULES:
+        raise TrainingError(f"lr_schedule {given.lr_schedule!r} is none of {', '.join(_SCHEDULES)}")
+    warmup, decay = (_steps(value, given.num_train_steps) for value in (given.warmup, given.decay or 0))
+    if warmup + decay > given.num_train_steps:
+        raise TrainingError(
+            f"warmup {given.warmup} and decay {given.decay} are {warmup + decay} steps, but num_train_steps is"
+            f" {given.num_train_steps}: numbers below 1 are fractions, others are steps"
+        )
+
+
+def _check_number(
+    name: str, value: float, *, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and value >= least and above < value < below:
+        return
+    wanted = [f"at least {least:g}"] * math.isfinite(least) + [f"above {above:g}"] * math.isfinite(above)
+    wanted += [f"below {below:g}"] * math.isfinite(below)
+    raise TrainingError(f"{name} {value!r} must be a number {' and '.join(wanted)}".rstrip())
+
+
+def _steps(value: float, steps: int) -> int:
+    return int(value * steps) if isinstance(value, float) and value <= 1 else int(value)
+
+
+def check_sequence_length(given: Hyperparameters, model: LlamaConfig) -> int:
+    """Tokens a sequence."""
+    length = given.train_seq_len or model.max_seq_len
+    if length > model.max_seq_len:
+        raise TrainingError(
+            f"train_seq_len {length} is longer than the model's max_seq_len {model.max_seq_len}:"
+            " shorten it, or give the model a longer one"
+        )
+    return length
+
+
+def check_batch(batch: int, devices: int, per_device_parallelism: int = -1) -> None:
+    """Refuse a batch that cannot be divided evenly among devices."""
+    each = 1 if per_device_parallelism == -1 else per_device_parallelism
+    if each < 1:
+        raise TrainingError(f"per_device_parallelism {per_device_parallelism} must be at least 1, or -1 for all")
+    if batch % (devices * each):
+        possible = max(devices * each, batch - batch % (devices * each))
+        sequences = f", {each} at a time" if each > 1 else ""
+        raise TrainingError(
+            f"train_batch_size {batch} does not divide over {devices} devices{sequences}: {possible} would"
+        )
+
+
+def check_stages(starts: Sequence[int], batch: int, block_size: int) -> None:
+    """Refuse stages of a mixture that would begin in the middle of a block of sequences."""
+    each = block_size // math.gcd(batch, block_size)
+    for start in starts:
+        if start % each:
+            near = start - start % each
+            raise TrainingError(
+                f"a stage of the mixture begins at step {start}, and with train_batch_size {batch} and a block_size of"
+                f" {block_size} stages can only begin every {each} steps: use {near} or {near + each}, or a block_size"
+                f" of {math.gcd(start * batch, 1 << 15)}"
+            )
+
+
+def check_vocabulary(model_vocabulary: int, tokenizer_vocabulary: int, where: str) -> None:
+    """Refuse a model that has no row for some tokens."""
+    if model_vocabulary < tokenizer_vocabulary:
+        raise TrainingError(
+            f"the model in {where} knows {model_vocabulary} tokens, and the data's tokenizer has"
+            f" {tokenizer_vocabulary}: tokenize the data with the model's own tokenizer"
+        )
+
+
+def check_initialization(model: object, from_hf: object, from_checkpoint: object) -> None:
+    """Refuse two beginnings, or a model of no shape."""
+    if from_hf is not None and from_checkpoint is not None:
+        raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two beginnings: give one")
+    if model is None and from_hf is None:
+        raise TrainingError("no model: give its config, or initialize_from_hf, which brings one")
+
+
+def check_device(wanted: str, found: str) -> None:
+    """Refuse to train for days on a CPU what was meant for a GPU or a TPU."""
+    names = {"gpu": "GPU", "cuda": "GPU", "rocm": "GPU", "tpu": "TPU", "cpu": "CPU"}
+    if wanted != "cpu" and names.get(found) != names[wanted]:
+        raise TrainingError(
+            f"a {names[wanted]} was asked for, but JAX finds only a {names.get(found, found)} here: run the step on a"
+            f" cluster that has one, check that the environment's JAX supports it, or ask for"
+            " ResourceConfig.with_cpu()"
+        )

@@ -1,0 +1,141 @@
+"""Where Levanter calls us while it trains: its trackers, and its checkpointer at the end of every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from marin_rules.pipeline.core.files import join
+from marin_rules.pipeline.training.checkpoints import seal
+from marin_rules.pipeline.training.config import Running
+from marin_rules.pipeline.training.levanter_config import Places
+from marin_rules.pipeline.training.metrics import Recorder
+
+_END_OF_STEP = "throughput/loading_time"  # The last thing that Levanter reports of a step.
+
+
+def recording_tracker(recorder: Recorder) -> Any:
+    """A tracker's config that hands the recorder what it keeps."""
+    import dataclasses
+
+    import jax
+    from levanter.tracker.tracker import NoopTracker, Tracker, TrackerConfig
+
+    class RecordingTracker(Tracker):  # type: ignore[misc]
+        name = "marin_rules"
+
+        def __init__(self) -> None:
+            self._learning_rate: float | None = None
+
+        def log(self, metrics: Mapping[str, Any], *, step: int | None, commit: bool | None = None) -> None:
+            if step is None:
+                return
+            numbers = _numbers(jax.device_get(metrics))
+            self._learning_rate = numbers.get("optim/learning_rate", self._learning_rate)
+            if "train/loss" in numbers:
+                recorder.trained(step, numbers.pop("train/loss"), self._learning_rate)
+            kept = {name: value for name, value in numbers.items() if name.startswith(("train/", "eval/", "lm_eval/"))}
+            if kept:
+                recorder.reported(step, kept)
+            if _END_OF_STEP in numbers:
+                recorder.next_step_begins()
+
+        def log_summary(self, metrics: Mapping[str, Any]) -> None:
+            numbers = _numbers(metrics)
+            if flops := numbers.get("throughput/flops_per_example"):
+                recorder.work.flops_per_sequence = flops
+            if peak := numbers.get("throughput/theoretical_flops"):
+                recorder.work.peak_flops = peak
+            if parameters := numbers.get("parameter_count"):
+                recorder.work.parameters = int(parameters)
+
+        def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None: ...
+
+        def log_artifact(self, artifact_path: Any, *, name: str | None = None, type: str | None = None) -> None: ...
+
+        def finish(self) -> None: ...
+
+    # Levanter writes its config down by such names.
+    @TrackerConfig.register_subclass(f"marin_rules_{id(recorder)}")
+    @dataclasses.dataclass
+    class RecordingTrackerConfig(TrackerConfig):  # type: ignore[misc]
+        def init(self, run_id: str | None) -> Any:
+            return RecordingTracker() if jax.process_index() == 0 else NoopTracker()
+
+    return RecordingTrackerConfig()
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    found = {}
+    for name, value in metrics.items():
+        if not isinstance(value, str | bool) and getattr(value, "ndim", 0) == 0:
+            try:
+                found[name] = float(value)
+            except (TypeError, ValueError):
+                continue
+    return found
+
+
+def optional_trackers(running: Running, places: Places) -> tuple[Any, ...]:
+    """Weights & Biases and TensorBoard, where they are wanted."""
+    trackers: list[Any] = []
+    if running.wandb is not None:
+        from levanter.tracker.wandb import WandbConfig
+
+        wandb = running.wandb
+        trackers.append(
+            WandbConfig(
+                project=wandb.project,
+                entity=wandb.entity,
+                group=wandb.group,
+                tags=[*wandb.tags, *running.tags],
+                mode=wandb.mode,
+                save_code=False,
+            )
+        )
+    if running.tensorboard:
+        from levanter.tracker.tensorboard import TensorboardConfig
+
+        trackers.append(TensorboardConfig(logdir=join(places.output, "tensorboard")))
+    return tuple(trackers)
+
+
+def watched_checkpointer(recorder: Recorder, settings: Mapping[str, Any], *, resumed_from: int | None) -> Any:
+    """A checkpointer's config that keeps metrics and checkpoints in step, and stops the training at a fault."""
+    from dataclasses import dataclass
+
+    import jax
+    from levanter.checkpoint import Checkpointer, CheckpointerConfig, CheckpointInterval
+
+    class WatchedCheckpointer(Checkpointer):  # type: ignore[misc]
+        def on_step(self, *, tree: Any, step: int, force: bool = False) -> None:
+            recorder.stop_at_fault()
+            if int(step) != resumed_from:  # That one is there, and has been looked through.
+                super().on_step(tree=tree, step=step, force=force)
+
+        def save_checkpoint(
+            self, tree: Any, step: int, destination: str, commit_callback: Any = None, **options: Any
+        ) -> None:
+            if jax.process_index() == 0:
+                recorder.flush()
+
+            def commit() -> None:
+                if jax.process_index() == 0:
+                    size = seal(join(options.get("base_path_override") or self.base_path, destination))
+                    recorder.say(f"step {int(step) + 1}/{recorder.work.steps}: checkpoint of {size / 1e6:,.1f} MB")
+                if commit_callback is not None:
+                    commit_callback()  # Removes older checkpoints.
+
+            super().save_checkpoint(tree, step, destination, commit, **options)
+
+    @dataclass
+    class WatchedCheckpointerConfig(CheckpointerConfig):  # type: ignore[misc]
+        def create(self, run_id: str) -> Any:
+            return WatchedCheckpointer(
+                base_path=self.expanded_path(run_id),
+                save_interval=self.save_interval,
+                step_policies=[CheckpointInterval(**interval) for interval in self.keep or []],
+                keep_last_temporary_checkpoints=self.keep_last_temporary_checkpoints,
+            )
+
+    return WatchedCheckpointerConfig(**settings)

@@ -1,0 +1,165 @@
+"""`metrics.jsonl`: a line a step and a line an evaluation, each there as soon as it is known, and each only once.
+
+A line of a step is written before a checkpoint of that step can be, so that whatever a run resumes from, the lines up
+to there exist. A resumed run cuts the file back to its checkpoint and goes on behind it. A local file grows line by
+line; of a URL, which cannot grow, the whole file is written again now and then, and before each checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from marin_rules.pipeline.core.files import into_place, is_url, open_to_read
+from marin_rules.pipeline.training.errors import NonFiniteLoss
+from marin_rules.pipeline.training.throughput import Work, progress_line
+
+_UPLOAD_SECONDS = 60.0
+_WINDOW = 50  # Steps that the printed speed is the mean of.
+
+SET_LOSS = re.compile(r"eval/([^/]+)/loss")
+"""How Levanter calls the loss of a validation set."""
+
+type Line = dict[str, Any]
+
+
+def read_metrics(path: str) -> list[Line]:
+    """All whole lines; the last one may have been cut off by a kill."""
+    try:
+        with open_to_read(path) as file:
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    lines = []
+    for line in text.split("\n"):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and isinstance(value.get("step"), int):
+            lines.append(value)
+    return lines
+
+
+def _evaluation_text(metrics: Mapping[str, float]) -> str:
+    """Of all sets together, and of each if there are several: what one gains another may lose."""
+    text = f"{metrics['eval/loss']:.4f}"
+    if "eval/bpb" in metrics:
+        text += f", {metrics['eval/bpb']:.4f} bits per byte"
+    matches = {name: SET_LOSS.fullmatch(name) for name in metrics}
+    sets = [f"{match[1]} {metrics[name]:.4f}" for name, match in matches.items() if match]
+    return f"{text} ({', '.join(sets)})" if len(sets) > 1 else text
+
+
+class Recorder:
+    """Takes what a trainer reports, step after step, and keeps it.
+
+    What goes wrong here must stop the training, but a trainer swallows the errors of those it reports to: `fault` keeps
+    the first one, and `stop_at_fault` raises it where it is not swallowed.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        work: Work,
+        *,
+        resumed_from: int | None,
+        progress_seconds: float = 10.0,
+        clock: Callable[[], float] = time.time,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.path, self.work = path, work
+        self.fault: Exception | None = None
+        self._grows = not is_url(path)
+        self.say = say
+        self._clock, self._progress_seconds = clock, progress_seconds
+        last = -1 if resumed_from is None else resumed_from
+        self.lines = [line for line in read_metrics(path) if line["step"] <= last]
+        self.last_step = max((line["step"] for line in self.lines if "train/loss" in line), default=-1)
+        self._write_all()
+        self._uploaded = self._said = -math.inf
+        self._step_began: float | None = None
+        self._recent: deque[float] = deque(maxlen=_WINDOW)
+
+    def stop_at_fault(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+    def trained(self, step: int, loss: float, learning_rate: float | None) -> None:
+        """A step is done. Levanter says so again at the end of a run: only the first time is kept."""
+        now = self._clock()
+        if step <= self.last_step:
+            return
+        seconds = None if self._step_began is None else now - self._step_began
+        line: Line = {"step": step, "time": now, "train/loss": loss, "tokens": self.work.tokens(step)}
+        if (flops := self.work.flops(step)) is not None:
+            line["flops"] = flops
+        if learning_rate is not None:
+            line["learning_rate"] = learning_rate
+        if seconds is not None and seconds > 0:  # Not of the first step of a process, which compiles.
+            self._recent.append(seconds)
+            line |= {"seconds": seconds, **self.work.speed(seconds)}
+        self.last_step = step
+        self._add(line)
+        if now - self._said >= self._progress_seconds or step + 1 == self.work.steps:
+            self._said = now
+            mean = sum(self._recent) / len(self._recent) if self._recent else None
+            self.say(progress_line(self.work, step, loss, learning_rate, mean))
+
+    def reported(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Other numbers of a step: of an evaluation, or of a loss with parts."""
+        metrics = {name: value for name, value in metrics.items() if not self._has(step, name)}
+        if not metrics:
+            return
+        wrong = [name for name, value in metrics.items() if name.endswith("loss") and not math.isfinite(value)]
+        if wrong and self.fault is None:
+            self.fault = NonFiniteLoss(f"{wrong[0]} after step {step} is {metrics[wrong[0]]}: {self.advice()}")
+        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        self._add({"step": step, "time": self._clock(), **finite})
+        if "eval/loss" in finite:
+            self.say(f"step {step + 1}/{self.work.steps}: evaluation loss {_evaluation_text(finite)}")
+
+    def next_step_begins(self) -> None:
+        """Evaluations, checkpoints and exports are over: from now on it is the next step that takes time."""
+        self._step_began = self._clock()
+
+    def advice(self) -> str:
+        """What to try when the loss has gone wrong."""
+        last = [line for line in self.lines if "train/loss" in line][-3:]
+        before = ", ".join(f"{line['train/loss']:.4g} (step {line['step']})" for line in last) or "none"
+        return f"losses before it: {before}. Lower learning_rate, lengthen warmup, or use precision='f32'"
+
+    def flush(self) -> None:
+        """Before a checkpoint, and at the end: the lines up to it must be found again."""
+        if not self._grows:
+            self._write_all()
+
+    def _has(self, step: int, name: str) -> bool:
+        for line in reversed(self.lines):
+            if line["step"] < step:
+                return False
+            if line["step"] == step and name in line:
+                return True
+        return False
+
+    def _add(self, line: Line) -> None:
+        self.lines.append(line)
+        try:
+            if self._grows:
+                with open(self.path, "ab") as file:
+                    file.write(json.dumps(line).encode() + b"\n")
+            elif (now := self._clock()) - self._uploaded >= _UPLOAD_SECONDS:
+                self._uploaded = now
+                self._write_all()
+        except OSError as error:
+            self.fault = self.fault or error
+
+    def _write_all(self) -> None:
+        with into_place(self.path) as file:
+            for line in self.lines:
+                file.write(json.dumps(line).encode() + b"\n")
