@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from marin_rules.active.lookup import NotFoundError, find_driver
 from marin_rules.active.step_logs import Log
 from marin_rules.clusters.protocol import BusyError, JobState, JobTag
 from marin_rules.errors import MarinRulesError
+from marin_rules.plans.plan_file import write_plan
 from marin_rules.state.driver_record import DriverRecord, Holder, make_folders
+from marin_rules.state.run_registry import forget
 from marin_rules.storage.leases.owner import Owner
 from support.active_world import ActiveWorld, dead_here, tag_of
 from support.lease_models.clock import elsewhere
@@ -171,3 +174,48 @@ def test_which_driver_is_meant(world: ActiveWorld) -> None:
     other = submitted(world, "x-20261118-101010-fedcba")
     with pytest.raises(NotFoundError, match=f"the beginning of several drivers; write more of it: .*{other.id}"):
         find_driver("x-20261118")
+
+
+def test_the_steps_of_a_driver_that_was_sent_away_are_found_and_stopped(world: ActiveWorld, tmp_path: Path) -> None:
+    """Its run is registered on its own machine alone, and in its place."""
+    plan = world.run("a", "b", driver=elsewhere("vm"))
+    here = submitted(world, plan.run.id, Holder("grid", "7"))
+    record = replace(here, place=str(tmp_path / "place"), digest=plan.digest)
+    record.write()
+    forget(plan.run)
+    os.mkdir(tmp_path / "place")
+    write_plan(plan, record.own_plan_path)
+    record.claim(Holder("grid", "7"))
+    record.register_run(elsewhere("vm"))
+    world.grid.add("7", JobTag.of_driver(record.id))
+    world.grid.add("8", tag_of(plan, plan.steps[0]), JobState.WAITING)
+    survey = world.look()
+    assert [(one.run.id, one.done, one.left) for one in survey.runs] == [(plan.run.id, 0, 2)]
+    world.grid.play("7", JobState.FAILED)
+    assert [one.driver_is_gone for one in world.look().steps] == [True]
+    stopped = stop_driver(record, world.queues, print, world.clock)
+    assert [(one.step.name, one.status) for one in stopped] == [("a", "CANCELLED")]
+    assert world.look().runs == []
+
+
+def test_a_driver_whose_store_does_not_answer_may_live(world: ActiveWorld) -> None:
+    record = submitted(world, holder=Holder("grid", "7"))
+    os.remove(os.path.join(record.folder, "holder.json"))
+    os.mkfifo(os.path.join(record.folder, "holder.json"))
+    said, is_over = state(world, record)
+    assert said.startswith("UNKNOWN (")
+    assert not is_over
+    with pytest.raises(MarinRulesError, match=r"cannot be stopped now: .*holder\.json"):
+        stop_driver(record, world.queues, print, world.clock)
+
+
+def test_a_driver_that_never_began_is_told_in_the_words_of_its_job(world: ActiveWorld, tmp_path: Path) -> None:
+    record = replace(submitted(world), place=str(tmp_path / "place"))
+    os.mkdir(tmp_path / "place")
+    record.claim(Holder("grid", "7"))
+    world.grid.add("7", JobTag.of_driver(record.id))
+    world.grid.play("7", JobState.FAILED)
+    world.grid.printed["7"] = ["/nowhere/python: No such file or directory"]
+    seen: list[bytes] = []
+    ended = follow_driver(record, world.queues, Log(record.log_path), seen.append, world.clock)
+    assert (ended.exit_code, b"".join(seen)) == (1, b"/nowhere/python: No such file or directory\n")

@@ -28,11 +28,10 @@ def cluster(name: str, open_queue: Callable[[], JobQueue]) -> Cluster:
 
     return Cluster(
         name,
-        open_queue=open_queue,
+        open_queue=lambda name: open_queue(),
         open_site=none,  # type: ignore[arg-type]
         first_file=none,  # type: ignore[arg-type]
-        is_here=lambda: True,
-        resource_names=(),
+        is_here=lambda name: True,
     )
 
 
@@ -41,7 +40,7 @@ def test_all_clusters_that_are_here_are_opened(cloud: FakeQueue, monkeypatch: py
         raise ClusterError("no credentials")
 
     here = [cluster("cloud", lambda: cloud), cluster("moon", fail)]
-    monkeypatch.setattr(module, "clusters_here", lambda: here)
+    monkeypatch.setattr(module, "clusters_here", lambda name: here)
     queues = Queues.open()
     cloud.add("7", None)
     answer = queues.live_jobs()
@@ -52,7 +51,7 @@ def test_all_clusters_that_are_here_are_opened(cloud: FakeQueue, monkeypatch: py
 
 
 def test_no_cluster_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "clusters_here", list)
+    monkeypatch.setattr(module, "clusters_here", lambda name: [])
     queues = Queues.open()
     assert list(queues.live_jobs().jobs) == []
     queues.cancel([])

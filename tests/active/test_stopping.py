@@ -13,6 +13,7 @@ from marin_rules.active.settling import Stopped
 from marin_rules.clusters.protocol import ArrayTasks, BusyError, ClusterError, JobState, JobTag, RefusedError
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
+from marin_rules.state.run_registry import forget
 from marin_rules.state.status import Status, status_path
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
@@ -393,6 +394,23 @@ def test_a_run_ends_with_its_driver_its_workers_and_its_jobs(world: ActiveWorld)
     assert (set(world.cloud.cancelled), set(world.grid.cancelled)) == ({"7"}, {"3"})
     assert world.registered(plan.run.id) is None
     assert f"interrupted the driver of {plan.run.id} (pid 99), waiting for its end" in world.said
+
+
+def test_a_job_that_outlives_the_registration_of_its_run_is_one_step_still(world: ActiveWorld) -> None:
+    """The driver ends and its run is forgotten, while the cluster still lists the job as ending."""
+    plan = world.run("a", driver=replace(Owner.current(), pid=99, start_ticks=1))
+    world.cloud.add("7", tag_of(plan, plan.steps[0]))
+    world.cloud.on_cancel = lambda number: world.cloud.play(number, JobState.ENDING)
+
+    def interrupt(number: signal.Signals) -> None:
+        forget(plan.run)
+        driver.ended = True
+        world.clock.after(5, lambda: world.cloud.play("7", JobState.CANCELLED))
+
+    driver = FakeProcess(99, on_signal=interrupt)
+    world.processes[99] = driver
+    stopped = world.stopper().stop_run(world.look(), plan.run.id)
+    assert [(one.step.name, one.status) for one in stopped] == [("a", Status.CANCELLED)]
 
 
 def test_a_worker_that_outlives_its_driver_for_a_while_is_asked_once(world: ActiveWorld) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.active import queues
-from marin_rules.clusters.protocol import BusyError, Cluster, JobState, JobTag
+from marin_rules.clusters.protocol import BusyError, Cluster, Extra, JobState, JobTag
 from marin_rules.commands.main import main
 from marin_rules.state.status import Status
 from support.active_world import ActiveWorld, dead_here, tag_of
@@ -24,18 +24,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ActiveWorld:
     monkeypatch.chdir(tmp_path)
     world = ActiveWorld(tmp_path)
     world.clock.wall = time.time()
-    monkeypatch.setattr(queues, "clusters_here", lambda: [_cluster(world.cloud), _cluster(world.grid)])
+    monkeypatch.setattr(queues, "clusters_here", lambda name: [_cluster(world.cloud), _cluster(world.grid)])
     return world
 
 
 def _cluster(queue: FakeQueue) -> Cluster:
     return Cluster(
         queue.cluster,
-        open_queue=lambda: queue,
+        open_queue=lambda name: queue,
         open_site=lambda name: None,  # type: ignore[arg-type, return-value]
         first_file=lambda: "",
-        is_here=lambda: True,
-        resource_names=(),
+        is_here=lambda name: True,
     )
 
 
@@ -140,6 +139,19 @@ def test_a_log_and_why_there_is_none(world: ActiveWorld, capfdbinary: pytest.Cap
     assert (told.out, told.err) == (b"three\n", b"marin-rules: step b: SUCCESS\n")
 
 
+def test_before_a_step_has_a_log_the_output_of_its_job_is_shown(
+    world: ActiveWorld, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plan = world.run("a")
+    world.cloud.add("7", tag_of(plan, plan.steps[0]), JobState.RUNNING)
+    world.cloud.printed["7"] = ["making a Python", "fetching", "cannot fetch"]
+    said = b"marin-rules: step a has written no log yet: cloud job 7 is RUNNING. So far the job itself has printed:\n"
+    assert main(["jobs", "logs", "a"]) == 0
+    assert capfdbinary.readouterr() == (b"making a Python\nfetching\ncannot fetch\n", said)
+    assert main(["jobs", "logs", "a", "--tail", "1"]) == 0
+    assert capfdbinary.readouterr() == (b"cannot fetch\n", said)
+
+
 def test_the_log_of_one_task(world: ActiveWorld, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     plan = world.run("a")
     path = plan.steps[0].output_path
@@ -173,3 +185,34 @@ def test_numbers_that_are_none(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["jobs", *words])
     assert ended.value.code == 2
+
+
+def test_what_dead_runs_have_left_is_told_and_ended_only_if_asked(
+    world: ActiveWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = world.run("a", driver=dead_here())
+    living = world.run("b")
+    world.cloud.add("7", tag_of(plan, plan.steps[0]))
+    world.cloud.add("8", tag_of(living, living.steps[0]))
+    world.cloud.beside.append(Extra("z/s", "TPU slice s in z", "SUSPENDED", tag_of(plan, plan.steps[0])))
+    assert main(["jobs", "reap"]) == 0
+    first, second, advice = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"cloud job 7 (RUNNING) of {plan.steps[0].key}: the driver of run {plan.run.id} is dead")
+    assert second.startswith("TPU slice s in z (SUSPENDED)")
+    assert "reap --yes" in advice
+    assert (world.cloud.cancelled, len(world.cloud.beside)) == ([], 1)
+    assert main(["jobs", "reap", "--yes"]) == 0
+    assert (world.cloud.cancelled, world.cloud.beside) == (["7"], [])
+
+
+def test_nothing_is_ended_on_a_cluster_that_does_not_list_its_jobs(
+    world: ActiveWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice whose job is not listed would look as if nobody had it."""
+    plan = world.run("a", driver=dead_here())
+    world.cloud.add("7", tag_of(plan, plan.steps[0]))
+    world.grid.beside.append(Extra("z/s", "TPU slice s in z", "ACTIVE", tag_of(plan, plan.steps[0])))
+    monkeypatch.setattr(world.grid, "jobs", lambda: (_ for _ in ()).throw(BusyError("no answer")))
+    assert main(["jobs", "reap", "--yes"]) == 0
+    assert world.cloud.cancelled == ["7"]
+    assert len(world.grid.beside) == 1

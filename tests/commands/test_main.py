@@ -64,7 +64,7 @@ def test_a_command_line_that_means_nothing(words: list[str], capsys: pytest.Capt
 
 def test_only_some_commands_take_words_for_another_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert usage_error("snakefile", "--", "-n") == 2
-    assert "only `run` and `submit` take arguments after `--`" in capsys.readouterr().err
+    assert "only `lock`, `run` and `submit` take arguments after `--`" in capsys.readouterr().err
     assert main(["snakefile", "--"]) == 0
 
 

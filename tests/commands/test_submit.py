@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 from functools import partial
@@ -16,103 +15,36 @@ from pathlib import Path
 
 import pytest
 
-from support.lab import REPOSITORY, Lab, Result, Running
+from support.lab import REPOSITORY, Lab
+from support.submitted_drivers import FAR_AND_NEAR, PROGRAM, Drivers, shut_gate
 
 CONTROL_C = b"\x03"
-PROGRAM = Path(sys.executable).with_name("marin-rules")
-
-CHAIN = """
-    import os
-    from dataclasses import dataclass
-    from marin_rules import *
-
-    @dataclass(frozen=True)
-    class Config:
-        output_path: str = THIS_OUTPUT_PATH
-        after: str | None = None
-
-    def first(config):
-        with open(os.path.join(config.output_path, "attempts"), "a") as file:
-            print("once", file=file)
-
-    def second(config):
-        first(config)
-        if os.path.exists("shut"):
-            open("gate").read()
-        print("token", os.environ.get("TOKEN"))
-
-    one = ExecutorStep("one", first, Config())
-    if __name__ == "__main__":
-        executor_main(steps=[ExecutorStep("two", second, Config(after=one / "x"))])
-    """
-
-
-class Drivers:
-    """Submits drivers and asks for them, as a user does."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        programs = lab.folder / "bin"
-        programs.mkdir()
-        for name in ("bash", "env", "git", "sh", "uname"):
-            (programs / name).symlink_to(shutil.which(name) or name)
-        self.variables = {"PATH": f"{PROGRAM.parent}{os.pathsep}{programs}"}
-        """This machine may have the commands of a cluster; here it has none."""
-
-    def start(self, *words: str | Path, env: dict[str, str] | None = None) -> Running:
-        return self.lab.start([PROGRAM, *words], env={**self.variables, **(env or {})})
-
-    def run(self, *words: str | Path, env: dict[str, str] | None = None) -> Result:
-        return self.start(*words, env=env).wait()
-
-    def snakemake(self, experiment: Path, *more: str) -> list[str | Path]:
-        words = ["snakemake", "--snakefile", REPOSITORY / "Snakefile", *more]
-        return [*words, "--config", f"experiment={experiment}", f"prefix={self.lab.prefix}"]
-
-    def submit(self, *command: str | Path, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> str:
-        ran = self.run("submit", "--no-wait", *options, "--", *command, env=env)
-        assert ran.code == 0, ran.output
-        return next(line for line in ran.output.splitlines() if re.fullmatch(r"experiment-\d{8}-\d{6}-\w{6}", line))
-
-    def listing(self) -> str:
-        return self.run("jobs", "list").output
-
-    def log(self, driver: str) -> str:
-        return self.run("jobs", "logs", driver).output
-
-    def attempts(self, step: str) -> int:
-        return sum(path.read_text().count("once") for path in self.lab.prefix.glob(f"{step}-*/attempts"))
 
 
 @pytest.fixture
 def drivers(lab: Lab) -> Drivers:
-    return Drivers(lab)
+    return Drivers(lab, {"PATH": lab.path_without_clusters()})
 
 
 @pytest.fixture
 def chain(lab: Lab) -> Path:
-    return lab.experiment(CHAIN)
-
-
-def shut(lab: Lab) -> None:
-    """Let the second step wait at the gate."""
-    (lab.folder / "shut").touch()
+    return lab.experiment(FAR_AND_NEAR)
 
 
 @pytest.mark.parametrize("program", ["snakemake", "python"])
 def test_a_run_without_a_terminal(program: str, drivers: Drivers, lab: Lab, chain: Path) -> None:
     words = drivers.snakemake(chain) if program == "snakemake" else ["python", chain, "--prefix", lab.prefix]
-    shut(lab)
+    shut_gate(lab, "near")
     name = drivers.submit(*words, options=("-e", "TOKEN", "--name", "mine"), env={"TOKEN": "sesame"})
     chain.write_text("this is no Python any more")
-    lab.wait_until(lambda: drivers.attempts("two"), "the second step")
+    lab.wait_until(lambda: drivers.attempts("near"), "the second step")
     listing = drivers.listing()
     assert re.search(rf"^{name} +mine +pid \d+ +RUNNING +\S+ +\S+ +experiment.py$", listing, re.MULTILINE), listing
-    assert re.search(r"^two +pid \d+ +RUNNING", listing, re.MULTILINE), listing
+    assert re.search(r"^near +pid \d+ +RUNNING", listing, re.MULTILINE), listing
     lab.open_gate()
     waited = drivers.run("jobs", "wait", "mine")
     assert (waited.code, waited.output) == (0, f"marin-rules: driver {name}: done\n")
-    assert "[two] token sesame" in drivers.log(name)
+    assert "[near] came to the end, token 6" in drivers.log(name)
     assert "all done, the results are in:" in drivers.run("jobs", "logs", name, "--tail", "3").output
     assert drivers.listing() == "nothing is running or queued\n"
     (told,) = json.loads(drivers.run("jobs", "list", "--json").output)["drivers"]
@@ -120,18 +52,18 @@ def test_a_run_without_a_terminal(program: str, drivers: Drivers, lab: Lab, chai
 
 
 def test_a_driver_outlives_the_group_of_the_shell_that_submitted_it(drivers: Drivers, lab: Lab, chain: Path) -> None:
-    shut(lab)
+    shut_gate(lab, "near")
     shell = drivers.start("submit", "--", *drivers.snakemake(chain))
-    shell.wait_for(lambda: drivers.attempts("two"), "the second step")
+    shell.wait_for(lambda: drivers.attempts("near"), "the second step")
     os.killpg(shell.pid, signal.SIGHUP)
     os.killpg(shell.pid, signal.SIGKILL)
     lab.open_gate()
     assert drivers.run("jobs", "wait", "experiment").code == 0
-    assert lab.status_of("two") == "SUCCESS"
+    assert lab.status_of("near") == "SUCCESS"
 
 
 def test_submit_follows_the_run_and_ends_with_its_exit_code(drivers: Drivers, lab: Lab) -> None:
-    failing = lab.experiment(CHAIN.replace('print("token"', 'raise ValueError("broken"'))
+    failing = lab.experiment(FAR_AND_NEAR.replace('print("came to the end, token"', 'raise ValueError("broken"'))
     ran = drivers.run("submit", "--", *drivers.snakemake(failing))
     assert ran.code == 1, ran.output
     assert "ValueError: ('broken'" in ran.output
@@ -140,52 +72,41 @@ def test_submit_follows_the_run_and_ends_with_its_exit_code(drivers: Drivers, la
 
 
 def test_flags_of_snakemake_keep_their_meaning(drivers: Drivers, lab: Lab, chain: Path) -> None:
-    name = drivers.submit(*drivers.snakemake(chain, "--until", "first", "-j", "1"))
+    name = drivers.submit(*drivers.snakemake(chain, "--until", "far", "-j", "1"))
     assert drivers.run("jobs", "wait", name).code == 0, drivers.log(name)
-    assert (lab.status_of("one"), lab.status_of("two")) == ("SUCCESS", None)
+    assert (lab.status_of("far"), lab.status_of("near")) == ("SUCCESS", None)
 
 
-@pytest.mark.parametrize("flags", [["-F"], ["-R", "first"], ["--config", "force=one"]])
+@pytest.mark.parametrize("flags", [["-F"], ["-R", "far"], ["--config", "force=far"]])
 def test_a_driver_whose_engine_is_killed_goes_on_where_it_was(
     flags: list[str], drivers: Drivers, lab: Lab, chain: Path
 ) -> None:
     """Also if steps are forced that were done before: each is done again once."""
     assert drivers.run("submit", "--", *drivers.snakemake(chain)).code == 0
-    shut(lab)
+    shut_gate(lab, "near")
     words = drivers.snakemake(chain, *(flags if flags[0] != "--config" else []))
     name = drivers.submit(*words, *(flags[1:] if flags[0] == "--config" else []))
-    lab.wait_until(lambda: drivers.attempts("two") == 2, "the second step")
-    os.kill(engine_of(lab), signal.SIGKILL)
-    lab.wait_until(lambda: "the engine was killed by signal 9; again (1 of at most 3)" in drivers.log(name), "a word")
+    lab.wait_until(lambda: len(drivers.attempts("near")) == 2, "the second step")
+    os.kill(drivers.engine(), signal.SIGKILL)
+    lab.wait_until(
+        lambda: "the engine was killed by signal 9; again (1 of at most 3)" in drivers.printed(name), "a word"
+    )
     # Its worker has outlived the engine, and the new one waits for it.
-    lab.wait_until(lambda: drivers.log(name).count("2 steps: ") == 2, "the new engine")
+    lab.wait_until(lambda: drivers.printed(name).count("2 steps: ") == 2, "the new engine")
     lab.open_gate()
     assert drivers.run("jobs", "wait", name).code == 0, drivers.log(name)
-    assert (drivers.attempts("one"), drivers.attempts("two")) == (2, 2), drivers.log(name)
-
-
-def engine_of(lab: Lab) -> int:
-    """The process of a driver that runs Snakemake."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"snakemake" in words and f"prefix={lab.prefix}".encode() in words and b"submit" not in words:
-                return int(folder.name)
-    raise AssertionError("no engine")
+    assert [len(drivers.attempts(step)) for step in ("far", "near")] == [2, 2], drivers.log(name)
 
 
 def test_a_driver_is_stopped(drivers: Drivers, lab: Lab, chain: Path) -> None:
-    shut(lab)
+    shut_gate(lab, "near")
     name = drivers.submit(*drivers.snakemake(chain))
-    lab.wait_until(lambda: drivers.attempts("two"), "the second step")
+    lab.wait_until(lambda: drivers.attempts("near"), "the second step")
     stopped = drivers.run("jobs", "stop", name)
     assert stopped.code == 0, stopped.output
     assert stopped.output.endswith(f"stopped driver {name}\n")
-    assert lab.status_of("two") == "CANCELLED"
-    assert not (lab.folder_of("two") / ".executor_status.lock").exists()
+    assert lab.status_of("near") == "CANCELLED"
+    assert not (lab.folder_of("near") / ".executor_status.lock").exists()
     waited = drivers.run("jobs", "wait", name)
     assert waited.code != 0
     assert waited.output == f"marin-rules: driver {name}: stopped\n"
@@ -196,9 +117,9 @@ def test_a_driver_is_stopped(drivers: Drivers, lab: Lab, chain: Path) -> None:
 def test_a_driver_that_is_killed_with_all_of_it_is_gone_and_can_be_cleared_away(
     drivers: Drivers, lab: Lab, chain: Path
 ) -> None:
-    shut(lab)
+    shut_gate(lab, "near")
     name = drivers.submit(*drivers.snakemake(chain))
-    lab.wait_until(lambda: drivers.attempts("two"), "the second step")
+    lab.wait_until(lambda: drivers.attempts("near"), "the second step")
     lab.kill_everything()
     waited = drivers.run("jobs", "wait", name)
     assert waited.code == 1
@@ -210,9 +131,9 @@ def test_a_driver_that_is_killed_with_all_of_it_is_gone_and_can_be_cleared_away(
 
 
 def test_without_a_terminal_an_interrupt_detaches(drivers: Drivers, lab: Lab, chain: Path) -> None:
-    shut(lab)
+    shut_gate(lab, "near")
     following = drivers.start("submit", "--", *drivers.snakemake(chain))
-    following.wait_for(lambda: "start  two" in following.output, "the second step")
+    following.wait_for(lambda: "start  near" in following.output, "the second step")
     following.interrupt()
     ended = following.wait()
     assert ended.code == 0
@@ -235,11 +156,11 @@ sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
 def test_in_a_terminal_an_interrupt_asks(
     answer: str, code: int, status: str, drivers: Drivers, lab: Lab, chain: Path
 ) -> None:
-    shut(lab)
+    shut_gate(lab, "near")
     os.mkfifo(lab.folder / "keys")
     words = [PROGRAM, "submit", "--name", "mine", "--", *drivers.snakemake(chain)]
     following = lab.start([sys.executable, "-c", TERMINAL, *words], env=drivers.variables)
-    following.wait_for(lambda: "start  two" in following.output, "the second step")
+    following.wait_for(lambda: "start  near" in following.output, "the second step")
     questions = 0
     with open(lab.folder / "keys", "wb", buffering=0) as keys:
         for replies in (["c"], ["what?", answer]):
@@ -253,11 +174,11 @@ def test_in_a_terminal_an_interrupt_asks(
     if answer == "d":
         lab.open_gate()
     drivers.run("jobs", "wait", "mine")
-    assert lab.status_of("two") == status
+    assert lab.status_of("near") == status
 
 
 def test_a_name_is_taken_until_its_driver_has_ended(drivers: Drivers, lab: Lab, chain: Path) -> None:
-    shut(lab)
+    shut_gate(lab, "near")
     first = drivers.submit(*drivers.snakemake(chain), options=("--name", "mine"))
     refused = drivers.run("submit", "--no-wait", "--name", "mine", "--", *drivers.snakemake(chain))
     assert refused.code == 1
@@ -265,7 +186,7 @@ def test_a_name_is_taken_until_its_driver_has_ended(drivers: Drivers, lab: Lab, 
     assert refused.output.endswith("stop that one first: marin-rules jobs stop mine\n")
     lab.open_gate()
     assert drivers.run("jobs", "wait", "mine").code == 0
-    (lab.folder / "shut").unlink()
+    (lab.folder / "near waits").unlink()
     second = drivers.submit(*drivers.snakemake(chain), options=("--name", "mine"))
     assert drivers.run("jobs", "wait", "mine").output == f"marin-rules: driver {second}: done\n"
 
@@ -283,13 +204,13 @@ def test_a_name_is_taken_until_its_driver_has_ended(drivers: Drivers, lab: Lab, 
         ([], ["snakemake", "{snakefile}", "experiment=experiment.py", "-n"], "a dry run is not submitted"),
         ([], ["python", "experiment.py", "--nosuch"], "nosuch"),
         ([], ["snakemake", "{snakefile}", "experiment=experiment.py", "--dag"], "the command runs no steps"),
-        ([], ["python", "after.py"], "after.py goes on after executor_main (line 24)"),
+        ([], ["python", "after.py"], "after.py goes on after executor_main (line 27)"),
         (["-e", "NOSUCH"], ["python", "experiment.py"], "-e NOSUCH: it is not set here"),
         (["-e", "2X=3"], ["python", "experiment.py"], "-e '2X': this is no name of a variable"),
         (["--name", "a b"], ["python", "experiment.py"], "--name 'a b': write letters, digits"),
         (["--cluster", "nosuch"], ["python", "experiment.py"], "cluster 'nosuch': there is no nosuch.yaml in"),
         (["--cluster", "data"], ["python", "experiment.py"], "cluster data has no queue for drivers"),
-        (["--cluster", "apart"], ["python", "experiment.py"], "a driver needs them. If some do, name them in"),
+        (["--cluster", "apart"], ["python", "experiment.py", "--prefix", "out"], "means nothing to them: choose"),
     ],
 )
 def test_what_is_refused_is_refused_before_anything_starts(
@@ -308,8 +229,7 @@ def test_what_is_refused_is_refused_before_anything_starts(
     assert refused.code == 1, refused.output
     assert said in refused.output, refused.output
     assert not lab.prefix.exists()
-    folder = lab.folder / "state" / "marin-rules" / "drivers"
-    assert not folder.exists() or [path.name for path in folder.iterdir()] in ([], [".lock"])
+    assert not drivers.folder.exists() or [path.name for path in drivers.folder.iterdir()] in ([], [".lock"])
 
 
 @pytest.mark.parametrize("action", ["logs", "stop", "wait"])

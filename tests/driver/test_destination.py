@@ -25,7 +25,7 @@ TORCH = Environment(("torch==2",), "3.13", "cpython", "linux-x86_64", ("gpu",))
         (replace(SMALL, gpus=1), None),
         (replace(SMALL, cpu=4, memory_mb=8192), None),
         (replace(SMALL, gpus=2), "here: without the 2 GPUs it asks for"),
-        (replace(SMALL, tpu="v5p-8"), "here: without the TPU v5p-8 it asks for"),
+        (replace(SMALL, tpus=("v5p-8",)), "here: without the TPU v5p-8 it asks for"),
         (replace(SMALL, cpu=5), "here: without the 5 cores it asks for"),
         (replace(SMALL, memory_mb=16384), "here: without the 16G of memory it asks for"),
         (replace(SMALL, replicas=3, cpu=64), "here: without the 64 cores and 3 machines it asks for"),

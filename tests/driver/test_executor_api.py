@@ -23,9 +23,10 @@ from marin_rules import (
     ExecutorStep,
     ExperimentError,
     InputName,
-    MarinRulesError,
     OutputName,
     PlanError,
+    SettingsError,
+    StepSpec,
     compute_output_path,
     executor_main,
     materialize,
@@ -35,6 +36,7 @@ from marin_rules import (
     this_output_path,
     versioned,
 )
+from marin_rules.driver.main import asks_for_dry_run
 from marin_rules.plans.experiment_file import current_experiment_file, load_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -357,9 +359,98 @@ def test_materialize_needs_to_know_the_output_path(tmp_path: Path) -> None:
 # --- executor_main
 
 
-def test_executor_main_needs_steps(tmp_path: Path) -> None:
-    with pytest.raises(MarinRulesError, match="no steps"):
-        executor_main(ExecutorMainConfig(prefix=str(tmp_path)))
+def test_no_steps_are_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    executor_main(ExecutorMainConfig(prefix=str(tmp_path)))
+    assert "nothing to do: no steps were given" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    path = experiment(tmp_path, "from marin_rules import *\nexecutor_main([])\n")
+    assert load_experiment(path).steps == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "executor_main(steps=[a], description='Why?')",
+        "executor_main([a], 'Why?')",
+        "executor_main([a], description='Why?')",
+        "executor_main(ExecutorMainConfig(), [a], 'Why?')",
+        "executor_main(config=ExecutorMainConfig(), steps=[a], description='Why?')",
+    ],
+)
+def test_steps_may_come_first(call: str, tmp_path: Path) -> None:
+    path = experiment(tmp_path, f"from marin_rules import *\na = ExecutorStep('a', print, None)\n{call}\n")
+    found = load_experiment(path)
+    assert [getattr(step, "name", "") for step in found.steps] == ["a"]
+    assert found.description == "Why?"
+
+
+def test_steps_are_given_once() -> None:
+    one = step("a")
+    with pytest.raises(SettingsError, match="takes the steps as one list"):
+        executor_main([one], [one])  # type: ignore[call-overload]
+
+
+def test_a_step_runner_hands_its_steps_over(tmp_path: Path) -> None:
+    path = experiment(
+        tmp_path,
+        "from marin_rules import *\n"
+        "StepRunner().run(iter([StepSpec('a', fn=print)]), force_run_failed=False)\n"
+        "print('goes on')\n",
+    )
+    found = load_experiment(path, prefix="/there")
+    (handed,) = found.steps
+    assert isinstance(handed, ExecutorStep)
+    assert handed.override_output_path == f"/there/{StepSpec('a').name_with_hash}"
+    assert found.defaults["force_run_failed"] is False
+    assert found.line_after == 3
+    assert os.environ.get("MARIN_PREFIX") != "/there"
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([], False),
+        (["--dry_run"], True),
+        (["--dry_run", "true", "x"], True),
+        (["--n", "3", "--dry_run=True"], True),
+        (["--dry_run", "--n", "3"], True),
+        (["--dry_run", "false"], False),
+        (["--dry_run=false"], False),
+        (["--dry_run", "0"], False),
+        (["--dry_runs"], False),
+    ],
+)
+def test_a_step_runner_heeds_dry_run(words: list[str], asked: bool) -> None:
+    assert asks_for_dry_run(words) is asked
+
+
+@pytest.mark.processes
+def test_a_script_with_flags_of_its_own_gives_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Marin's scripts call what its `executor_main` wraps. Nor do they run anything if --dry_run is among the flags."""
+    monkeypatch.setattr(sys, "argv", ["x.py", "--size", "tiny", "--dry_run", "True"])
+    config = ExecutorMainConfig(prefix=str(tmp_path))
+    executor_main.__wrapped__(config, steps=[step("wrapped")], description="its own flags", max_concurrent=2)
+    assert "would run  wrapped" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_fails_is_raised_and_ends_a_program_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script may catch it, as with Marin; if it does not, it has no use for our frames."""
+    shown: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error))
+    monkeypatch.setattr(sys, "argv", ["x.py", "--prefix", str(tmp_path)])
+    with pytest.raises(PlanError, match=r"step '\.\./x'") as caught:
+        executor_main(steps=[ExecutorStep("../x", print, None)])
+    sys.excepthook(PlanError, caught.value, None)
+    assert capsys.readouterr().err.startswith("error: step '../x': ")
+    assert shown == []
+    other = ValueError("of the script")
+    sys.excepthook(ValueError, other, None)
+    assert shown == [(ValueError, other, None)]
 
 
 @pytest.mark.processes
@@ -461,10 +552,10 @@ FAILURES = [
     pytest.param("def f():\n    return 1 / 0\n\n\nf()\n", r"\(line 2\): ZeroDivisionError", id="in a function"),
     pytest.param("import json\n\njson.loads('{')\n", r"\(line 3\): JSONDecodeError", id="in a library"),
     pytest.param("import nowhere_to_be_found\n", r"\(line 1\): ModuleNotFoundError", id="import"),
+    pytest.param("import fray.types\n", r"\(line 1\): .*written for Marin: add compat=true", id="Marin's import"),
     pytest.param("x = 1\ndef f(:\n    pass\n", r"is not valid Python: line 2: ", id="syntax"),
     pytest.param("if x:\nprint()\n", r"is not valid Python: line 2: ", id="indentation"),
     pytest.param("", r"has no steps: it must call executor_main", id="empty"),
-    pytest.param("from marin_rules import *\nexecutor_main(steps=[])\n", r"has no steps", id="no steps"),
     pytest.param("import sys\nsys.exit(3)\n", r"ended itself with exit code 3", id="exit"),
     pytest.param("raise SystemExit('enough')\n", r"ended itself with exit code enough", id="exit text"),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marin_rules.driver.job_variables import PATH_OF_A_NODE, chosen_variables
+from marin_rules.driver.job_variables import chosen_variables
 
 SESSION = {
     "PATH": "/home/ann/bin:/usr/bin",
@@ -17,6 +17,9 @@ SESSION = {
     "MARIN_RULES_WARM": "/tmp/warm",
     "MARIN_RULES_STEP_VARIABLES": "/proc/1/fd/3 mark",
     "MARIN_RULES_OWN_VARIABLES": "{}",
+    "MARIN_RULES_NAMED_VARIABLES": "{}",
+    "MARIN_RULES_STEP_VARIABLE_TOKEN": "of another step",
+    "MARIN_RULES_JOB_ID": "the-drivers-own",
     "MARIN_RULES_DRIVER_JOB": "7",
     "GOOGLE_APPLICATION_CREDENTIALS": "/etc/key.json",
     "AWS_SECRET_ACCESS_KEY": "s3cret",
@@ -44,7 +47,7 @@ def test_with_shared_files_a_job_also_gets_what_names_them() -> None:
 
 def test_without_shared_files_a_job_has_the_path_of_its_node() -> None:
     chosen = chosen_variables(SESSION, shared=False)
-    assert chosen == {**{name: SESSION[name] for name in ANYWHERE}, "PATH": PATH_OF_A_NODE}
+    assert chosen == {name: SESSION[name] for name in ANYWHERE}
 
 
 @pytest.mark.parametrize(
@@ -59,11 +62,12 @@ def test_without_shared_files_a_job_has_the_path_of_its_node() -> None:
 def test_users_add_names(more: list[str], own: str, added: set[str]) -> None:
     environment = {**SESSION, "MARIN_JOB_VARIABLES": own}
     chosen = chosen_variables(environment, shared=False, more=more)
-    assert set(chosen) == {*ANYWHERE, "PATH", "MARIN_JOB_VARIABLES", *added}
+    assert set(chosen) == {*ANYWHERE, "MARIN_JOB_VARIABLES", *added}
 
 
 def test_what_leads_to_the_drivers_own_processes_is_never_passed_on() -> None:
     chosen = chosen_variables({**SESSION, "MARIN_JOB_VARIABLES": "MARIN_RULES_*,*"}, shared=True)
     assert {*SESSION} - {*chosen} == {
-        *("MARIN_RULES_WARM", "MARIN_RULES_STEP_VARIABLES", "MARIN_RULES_OWN_VARIABLES", "MARIN_RULES_DRIVER_JOB")
+        *("MARIN_RULES_WARM", "MARIN_RULES_STEP_VARIABLES", "MARIN_RULES_OWN_VARIABLES", "MARIN_RULES_DRIVER_JOB"),
+        *("MARIN_RULES_NAMED_VARIABLES", "MARIN_RULES_STEP_VARIABLE_TOKEN", "MARIN_RULES_JOB_ID"),
     }

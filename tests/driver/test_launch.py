@@ -13,7 +13,7 @@ import pytest
 
 from marin_rules import ExecutorStep, ResourceConfig, remote
 from marin_rules.driver import launch as launches
-from marin_rules.driver.job_variables import PATH_OF_A_NODE, chosen_variables
+from marin_rules.driver.job_variables import chosen_variables
 from marin_rules.driver.launch import THREADS, Launcher
 from marin_rules.driver.node_python import node_python
 from marin_rules.errors import SettingsError
@@ -65,7 +65,7 @@ def test_with_shared_files_a_job_runs_the_drivers_command() -> None:
     assert launch.variables["HOME"] == "/home/ann"
     assert [launch.variables[name] for name in THREADS] == ["1", "3", "3", "3"]
     assert not {"DISPLAY", "LAB_NAME"} & {*launch.variables}
-    assert launcher.explain(bootstrap.EXIT_UNREACHABLE, "7") == ""
+    assert launcher.explain(bootstrap.EXIT_UNREACHABLE) is None, "the code of the step's own program"
 
 
 @pytest.mark.usefixtures("of_the_driver")
@@ -84,9 +84,8 @@ def test_without_them_all_it_needs_is_below_the_prefix(tmp_path: Path) -> None:
     )
     assert "MARIN_RULES_START" not in launch.variables
     assert (launch.folder, launch.log) == ("/local", "/local/marin-rules-{job}.log")
-    assert launch.variables["PATH"] == PATH_OF_A_NODE
     assert launch.variables["LAB_NAME"] == "lab"
-    assert not {"HOME", "DISPLAY", "PYTHONPATH", "VIRTUAL_ENV"} & {*launch.variables}
+    assert not {"HOME", "PATH", "DISPLAY", "PYTHONPATH", "VIRTUAL_ENV"} & {*launch.variables}
 
 
 @pytest.mark.processes
@@ -116,6 +115,13 @@ def test_secrets_are_in_the_variables_and_nowhere_else(settings: JobSettings, tm
     assert SECRET not in repr(launch)
 
 
+def test_machines_without_a_common_disk_need_a_bucket() -> None:
+    plan = plan_below("/shared/out")
+    Launcher(plan, UNSHARED).check(plan.steps)
+    with pytest.raises(SettingsError, match="choose a prefix in a bucket"):
+        Launcher(plan, UNSHARED, has_no_disk=True).check(plan.steps)
+
+
 @pytest.mark.parametrize(
     ("prefix", "change", "words"),
     [
@@ -140,19 +146,18 @@ def test_a_group_of_steps_needs_the_drivers_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "why"),
     [
-        (bootstrap.EXIT_UNREACHABLE, ": its node could not fetch the code from the prefix; "),
-        (bootstrap.EXIT_DAMAGED, ": what it fetched is not what this run has sent; "),
-        (bootstrap.EXIT_NOT_OURS, ": others could put their code into the scratch folder of its node; "),
-        (bootstrap.EXIT_WRONG_PYTHON, ": the Python of its node cannot run steps of this run; "),
-        (1, "; "),
-        (None, "; "),
+        (bootstrap.EXIT_UNREACHABLE, "its node could not fetch the code from the prefix"),
+        (bootstrap.EXIT_DAMAGED, "what it fetched is not what this run has sent"),
+        (bootstrap.EXIT_NOT_OURS, "others could put their code into the scratch folder of its node"),
+        (bootstrap.EXIT_WRONG_PYTHON, "the Python of its node cannot run steps of this run"),
+        (1, None),
+        (None, None),
     ],
 )
-def test_the_exit_code_of_a_job_whose_log_is_elsewhere_is_explained(code: int | None, words: str) -> None:
-    explained = Launcher(plan_below("/shared/out"), UNSHARED).explain(code, "7")
-    assert explained == f"{words}what it printed is in /local/marin-rules-7.log on its node"
+def test_the_exit_code_of_a_job_that_never_came_to_its_worker_is_explained(code: int | None, why: str | None) -> None:
+    assert Launcher(plan_below("/shared/out"), UNSHARED).explain(code) == why
 
 
 @pytest.mark.processes
@@ -162,7 +167,7 @@ def test_a_node_without_a_python_for_it_makes_one_with_uv(tmp_path: Path) -> Non
     script = "\n".join([*made.lines, f"exec {made.word} -I -c '{imports}'"])
     uv, python = Path(sys.executable).parent, Path(sys.base_prefix, "bin")
     variables = chosen_variables({**os.environ, **index_variables()}, shared=False)
-    environment = {**variables, "PATH": f"{python}:{uv}:{PATH_OF_A_NODE}"}
+    environment = {**variables, "PATH": f"{python}:{uv}:/usr/bin:/bin"}
 
     def run() -> str:
         ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=120)

@@ -118,20 +118,21 @@ def test_a_mistake_of_a_test_reaches_that_test(batch: BatchEmulator) -> None:
 
 
 @pytest.mark.processes
-def test_the_emulator_ends_with_whoever_started_it_and_leaves_no_task_running() -> None:
+def test_the_emulator_ends_with_whoever_started_it_and_leaves_no_task_running(tmp_path: Path) -> None:
     code = """
-    import time
+    import sys, time
+    from pathlib import Path
     from emulators.test_batch_jobs import create, running, script
     from support.emulators.batch.clients import batch_client
     from support.emulators.batch.emulator import BatchEmulator
-    batch = BatchEmulator()
+    batch = BatchEmulator(Path(sys.argv[1]))
     client = batch_client(batch)
     create(client, script("setsid sleep 60 & sleep 60"))
     running(client, batch, 3)
     print(batch.pid, *batch.processes(), flush=True)
     time.sleep(60)
     """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
+    command = [sys.executable, "-c", textwrap.dedent(code), tmp_path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS, text=True) as parent:
         assert parent.stdout is not None
         pids = parent.stdout.readline().split()

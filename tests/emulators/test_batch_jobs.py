@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -324,12 +325,22 @@ def _with_many_retries(job: batch_v1.Job) -> None:
     ],
 )
 def test_what_batch_would_refuse_is_refused(
-    client: BatchServiceClient, change: Callable[[batch_v1.Job], None], words: str
+    batch: BatchEmulator, client: BatchServiceClient, change: Callable[[batch_v1.Job], None], words: str
 ) -> None:
     job = script("true")
     change(job)
     with pytest.raises(exceptions.InvalidArgument, match=words):
         create(client, job)
+    assert batch.take_objections() == ([words] if "output only" in words else [])
+
+
+def test_a_request_that_google_would_not_understand_is_remembered_whatever_its_client_makes_of_the_answer(
+    batch: BatchEmulator, client: BatchServiceClient
+) -> None:
+    with contextlib.suppress(exceptions.InvalidArgument):
+        client.cancel_job(name="jobs/one")
+    assert batch.take_objections() == ["name: 'jobs/one' does not match ^projects/[^/]+/locations/[^/]+/jobs/[^/]+$"]
+    assert batch.take_objections() == []
 
 
 @pytest.mark.parametrize("job_id", ["Job", "1job", "job-", "job_1", "j" * 64, ""])

@@ -216,9 +216,10 @@ def _of_one_slice(resource: tpu_v2.QueuedResource) -> None:
     ],
 )
 def test_what_cloud_tpu_would_refuse_is_refused(
-    client: TpuClient, change: Callable[[tpu_v2.QueuedResource], None], words: str
+    tpu: TpuEmulator, client: TpuClient, change: Callable[[tpu_v2.QueuedResource], None], words: str
 ) -> None:
     resource = slice_of("true")
     change(resource)
     with pytest.raises(exceptions.InvalidArgument, match=words):
         create(client, resource)
+    assert (words in tpu.take_objections()) == ("output only" in words)

@@ -349,6 +349,8 @@ def test_names_do_not_depend_on_how_many_steps_there_are(step: FrozenStep) -> No
         ({"rules": "more.smk"}, Settings(rules=("more.smk",))),
         ({"rules": []}, Settings()),
         ({"cluster": "mine", "max_concurrent": 3}, Settings(cluster="mine", max_concurrent=3)),
+        ({"max_usd": 25}, Settings(max_usd=25)),
+        ({"max_usd": 0.5}, Settings(max_usd=0.5)),
     ],
 )
 def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -> None:
@@ -372,6 +374,8 @@ def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -
         ({"cluster": ""}, ["'cluster'", "config/clusters"]),
         ({"max_concurrent": 0}, ["'max_concurrent'", "at least 1", "how many steps"]),
         ({"max_concurrent": "many"}, ["'max_concurrent'", "how many steps"]),
+        ({"max_usd": -1}, ["'max_usd'", "at least 0", "US dollars"]),
+        ({"max_usd": "little"}, ["'max_usd'", "US dollars"]),
     ],
 )
 def test_settings_that_cannot_be_used(config: dict[str, Any], parts: list[str]) -> None:

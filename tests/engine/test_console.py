@@ -14,6 +14,8 @@ import pytest
 from snakemake.settings.types import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from marin_rules.clusters.estimates import Estimate
+from marin_rules.clusters.prices import Price
 from marin_rules.engine import plan_in_process, trouble
 from marin_rules.engine.console import ALL_DONE, LogHandler
 from marin_rules.engine.plan_in_process import PlanInProcess
@@ -101,6 +103,22 @@ def test_a_run_that_goes_well(in_process: PlanInProcess, seen: Seen) -> None:
     assert plan.steps[1].output_path in "\n".join(seen())
 
 
+def test_a_dry_run_says_what_it_would_cost_and_whether_that_is_too_much(in_process: PlanInProcess, seen: Seen) -> None:
+    in_process.estimate = lambda item: Estimate(item.name, Price(2.0, "2026-01-01", "a page"), 60)
+    in_process.max_usd = 3
+    tell(console(dryrun=True), "Job stats", LogEvent.RUN_INFO)
+    *_, counts, cost, _, warning = seen()
+    assert counts == "2 steps: 2 would run"
+    assert cost == "cost: at most $4.00 at list prices of 2026-01-01, if each step runs once"
+    assert warning.startswith("warning: a run would stop before its first step: max_usd=3 cannot be kept: the steps")
+
+
+def test_a_dry_run_says_which_step_the_cluster_would_not_take(in_process: PlanInProcess, seen: Seen) -> None:
+    in_process.refusal = lambda item: f"{item.name} could not be submitted" if item.name == "b" else None
+    tell(console(dryrun=True), "Job stats", LogEvent.RUN_INFO)
+    assert seen()[-1] == "warning: a run would stop before its first step: b could not be submitted"
+
+
 @pytest.mark.parametrize(
     "message",
     ["Building DAG of jobs...", "Provided cores: 2", "Select jobs to execute...", "Trying to restart job 3."],
@@ -182,7 +200,7 @@ def test_the_end_of_a_run_with_a_failure(in_process: PlanInProcess, seen: Seen) 
     fail(handler, "a")
     Path(plan.run.failures_directory).mkdir(parents=True)
     failure = Failure("a", plan.steps[0].output_path, "Traceback\nValueError: no such book")
-    record_failure(plan.run, plan.steps[0].digest, failure)
+    record_failure(plan.run, plan.steps[0], failure)
     seen()
     tell(handler, FAILED)
     told = seen()

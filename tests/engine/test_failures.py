@@ -244,7 +244,7 @@ def test_output_reaches_the_log_while_the_step_runs_and_the_terminal(lab: Lab) -
 
 EXCEPTIONS = """
     import json
-    from marin_rules import Executor, ExecutorStep
+    from marin_rules import Executor, ExecutorStep, PreviousTaskFailedError
 
     class OutOfTune(Exception):
         pass
@@ -282,6 +282,7 @@ def test_executor_run_raises_what_failed(lab: Lab, tmp_path: Path) -> None:
         assert type(error.__cause__) is RuntimeError
         assert type(error.__cause__.__cause__) is KeyError
         refusal = run(heard, found, force_run_failed=False)
+        assert type(refusal) is PreviousTaskFailedError
         with open("messages.json", "w") as file:
             json.dump([messages(error), messages(refusal)], file)
     """
@@ -290,7 +291,8 @@ def test_executor_run_raises_what_failed(lab: Lab, tmp_path: Path) -> None:
     assert result.code == 0, result.output
     first, second = json.loads((tmp_path / "messages.json").read_text())
     assert first == ["2 step(s) failed", "Step failed: found", "'piano'"]
-    assert second[:2] == ["2 step(s) failed", "Step failed: tuned"]
+    assert second[0].startswith("2 step(s) failed previously: ")
+    assert second[1] == "Step failed: tuned"
     assert "failed previously" in second[2]
 
 
@@ -357,7 +359,8 @@ def test_a_worker_that_is_gone_is_told_as_the_reason(lab: Lab) -> None:
 
         def kill_worker(config):
             with open(config["lease"]) as file:
-                os.kill(json.load(file)["owner"]["pid"], signal.SIGKILL)
+                details = json.load(file)["worker_id"].partition(" ")[2]
+            os.kill(json.loads(details)["owner"]["pid"], signal.SIGKILL)
             time.sleep(60)
 
         executor_main(steps=[ExecutorStep("model", kill_worker, {"lease": this_output_path(".executor_status.lock")})])

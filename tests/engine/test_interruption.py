@@ -15,6 +15,7 @@ import pytest
 
 from marin_rules.engine.interrupts import is_echo
 from marin_rules.plans.plan_file import read_plan
+from marin_rules.storage.leases.record import LeaseRecord
 from marin_rules.worker.command import run_step_command
 from support.lab import Lab
 
@@ -251,9 +252,9 @@ def test_nothing_that_a_step_started_outlives_its_killed_worker(
 
 
 def lease_holder(folder: Path) -> int:
-    pid = json.loads((folder / ".executor_status.lock").read_text())["owner"]["pid"]
-    assert isinstance(pid, int)
-    return pid
+    owner = LeaseRecord.parse((folder / ".executor_status.lock").read_bytes(), "the lease").owner
+    assert owner is not None
+    return owner.pid
 
 
 def test_a_killed_job_ends_its_step(lab: Lab, tmp_path: Path, step_processes: Callable[[Any], list[int]]) -> None:

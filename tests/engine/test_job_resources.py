@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marin_rules import ExecutorStep, ResourceConfig
-from marin_rules.clusters.protocol import Cluster
+from marin_rules.clusters.estimates import Estimate
+from marin_rules.clusters.prices import UNKNOWN, Price
+from marin_rules.clusters.protocol import Cluster, JobRequest, RefusedError
 from marin_rules.engine import job_resources, plan_in_process
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import JobResources, tasks_at_once
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
+from marin_rules.state.status import Status
 from support.fake_snakemake import FakeDag, FakeWorkflow, job, wildcards
-from support.small_plans import plan_of, step
+from support.small_plans import leave_status, plan_of, step
 
 LARGE = step("large", resources=ResourceConfig.with_cpu(cpu=3, ram="2g", disk="4g"))
 GPU = step("gpu", resources=ResourceConfig.with_gpu("H100", count=2))
 SMALL = step("small")
+MANY = step("many", resources=ResourceConfig.with_cpu(cpu=1, ram="1g"), tasks=10)
+
+PRICES = {"fast": Price(3.0, "2026-01-01", "a page"), "odd": UNKNOWN}
+"""By pool; the others cost nothing."""
 
 
 class Site:
@@ -31,7 +38,9 @@ class Site:
         self.name = name
         self.asked: list[tuple[str, int]] = []
 
-    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+    def resources(
+        self, request: MachineRequest, step: str, attempt: int = 1, regions: Sequence[str] | None = None
+    ) -> Mapping[str, Any]:
         self.asked.append((step, attempt))
         if request.gpus:
             raise SettingsError(f"{step}: there are no GPUs")
@@ -42,6 +51,13 @@ class Site:
 
     def describe(self, resources: Mapping[str, Any]) -> str:
         return ", ".join(f"{name} {value}" for name, value in sorted(resources.items()))
+
+    def price(self, resources: Mapping[str, Any]) -> Price | None:
+        return PRICES.get(resources["pool"])
+
+    def check(self, request: JobRequest) -> None:
+        if request.resources.get("pool") == "odd":
+            raise RefusedError(f"{request.name}: the odd pool is closed")
 
 
 @pytest.fixture
@@ -55,13 +71,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> list[Site]:
 
     found = Cluster(
         "fake",
-        open_queue=lambda: pytest.fail("nobody submits here"),
+        open_queue=lambda name: pytest.fail("nobody submits here"),
         open_site=open_site,
         first_file=lambda: "",
-        is_here=lambda: True,
-        resource_names=("pool", "mem_mb"),
+        is_here=lambda name: True,
     )
-    monkeypatch.setattr(job_resources, "CLUSTER_NAMES", ("fake",))
+    monkeypatch.setattr(job_resources, "resource_names", lambda: {"pool", "mem_mb"})
     monkeypatch.setattr(job_resources, "open_cluster", {"fake": found}.__getitem__)
     monkeypatch.setattr(plan_in_process, "chosen_cluster", None)
     return opened
@@ -139,7 +154,7 @@ def test_where_steps_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     dag = FakeDag()
     resources, in_process, workflow = made(tmp_path, LARGE, SMALL, dag=dag, _localrules={"compute_here"})
     steps = {item.name: item for item in in_process.plan.steps}
-    dag.jobs = [job("compute", steps["large"].key, resources={"pool": "fast"})]
+    dag.jobs = [job("compute", steps["large"].key, resources={"pool": "slow"})]
     monkeypatch.setattr(job_resources, "destination_here", lambda plan, item: f"here, {item.name}")
     assert resources.destination(steps["large"]) == "here, large"
     workflow.local_exec = False
@@ -147,10 +162,37 @@ def test_where_steps_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(plan_in_process, "chosen_cluster", "fake")
     resources = JobResources(in_process, Invocation(workflow))
-    assert resources.destination(steps["large"]) == "fake: pool fast"
+    assert resources.destination(steps["large"]) == "fake: pool slow"
     assert resources.destination(steps["small"]) == "here"
     workflow._localrules.clear()  # As for a hand-written rule that is sent away and asks for nothing.
     assert resources.destination(steps["small"]) == "fake: pool common, tasks 1"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_steps_may_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said where they go, and estimated for those of this run that cost something."""
+    monkeypatch.setattr(plan_in_process, "chosen_cluster", "fake")
+    dag = FakeDag()
+    resources, in_process, _ = made(tmp_path, LARGE, MANY, GPU, SMALL, dag=dag, _localrules={"compute_here"})
+    steps = {item.name: item for item in in_process.plan.steps}
+    given = {"large": {"pool": "fast", "runtime": 20}, "many": {"pool": "fast", "runtime": 60}, "gpu": {"pool": "odd"}}
+    dag.jobs = [job("compute", steps[name].key, resources=asked) for name, asked in given.items()]
+    assert [resources.destination(steps[name]) for name in ("large", "many", "gpu", "small")] == [
+        "fake: pool fast, runtime 20, $3.00 an hour, at most $1.00 an attempt",
+        "fake: 10 tasks, each pool fast, runtime 60, $3.00 an hour, at most $3.00 an attempt, $30.00 for all tasks",
+        "fake: pool odd, price unknown",
+        "here",
+    ]
+    in_process.estimate = resources.estimate
+    assert in_process.estimates() == []  # Nothing is known of the steps yet.
+    leave_status(steps["large"], Status.SUCCESS)
+    in_process.assess(lambda item: False)
+    assert in_process.estimates() == [Estimate("many", PRICES["fast"], 60, 10), Estimate("gpu", UNKNOWN, None)]
+    in_process.max_usd = 1
+    assert "the price of gpu is unknown" in (in_process.obstacle() or "")
+    in_process.refusal = resources.refusal
+    assert in_process.obstacle() == "step 'gpu' could not be submitted: gpu: the odd pool is closed"
+    assert [resources.refusal(steps[name]) for name in ("large", "many", "small")] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.leases.record import LeaseRecord
 from support.lab import Lab
 
 GATED = """
@@ -83,17 +86,30 @@ def test_nothing_is_under_way(jobs: Callable[..., Any]) -> None:
     assert (result.code, result.output) == (0, "nothing is running or queued\n")
 
 
+def lease_owner(lease: Path) -> Owner:
+    owner = LeaseRecord.parse(lease.read_bytes(), str(lease)).owner
+    assert owner is not None
+    return owner
+
+
+def move_to_another_machine(lease: Path) -> Owner:
+    """Let the lease say that its holder is on `node7`."""
+    record, owner = LeaseRecord.parse(lease.read_bytes(), str(lease)), replace(lease_owner(lease), host="node7")
+    lease.write_bytes(replace(record, owner=owner).to_bytes())
+    return owner
+
+
 def test_a_running_step_is_listed_with_its_process_and_its_run(
     gated_run: Any, jobs: Callable[..., Any], listed: Callable[[], Any], lab: Lab, tmp_path: Path
 ) -> None:
-    worker = json.loads((lab.folder_of("parts/slow") / ".executor_status.lock").read_text())["owner"]
+    worker = lease_owner(lab.folder_of("parts/slow") / ".executor_status.lock")
     host = os.uname().nodename
     result = jobs("list")
     assert result.code == 0
     head, row, _, summary = result.output.splitlines()
     assert head.split() == ["step", "job", "state", "node", "elapsed", "attempt", "run"]
     run_id = summary.split()[0]
-    assert re.fullmatch(rf"parts/slow +pid {worker['pid']} +RUNNING +{host} +[\d.]+s +1 +{run_id}", row)
+    assert re.fullmatch(rf"parts/slow +pid {worker.pid} +RUNNING +{host} +[\d.]+s +1 +{run_id}", row)
     assert summary == f"{run_id} (experiment.py, driver pid {gated_run.pid} on {host}): 0 steps done, 2 left"
 
     told = listed()
@@ -105,7 +121,8 @@ def test_a_running_step_is_listed_with_its_process_and_its_run(
         "output_path": str(lab.folder_of("parts/slow")),
         "run": run_id,
         "slurm_job": None,
-        "pid": worker["pid"],
+        "gcp_job": None,
+        "pid": worker.pid,
         "state": "RUNNING",
         "reason": "",
         "node": host,
@@ -340,9 +357,7 @@ def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
     known["driver"]["host"] = "login7"
     file.write_text(json.dumps(known))
     lease = lab.folder_of("parts/slow") / ".executor_status.lock"
-    record = json.loads(lease.read_text())
-    record["owner"]["host"] = "node7"
-    lease.write_text(json.dumps(record))
+    move_to_another_machine(lease)
     told = jobs("list").output
     assert "on login7): 0 steps done, 2 left" in told
     assert re.search(r"^parts/slow .* node7 ", told, re.MULTILINE)
@@ -350,7 +365,8 @@ def test_a_run_that_died_on_another_machine_is_forgotten_after_a_long_silence(
     long_ago = time.time() - 1000
     os.utime(file, (long_ago, long_ago))
     assert "login7" in jobs("list").output, "its step still gives signs of life"
-    lease.write_text(json.dumps({**record, "timestamp": long_ago}))
+    record = LeaseRecord.parse(lease.read_bytes(), str(lease))
+    lease.write_bytes(replace(record, timestamp=long_ago).to_bytes())
     assert jobs("list").output == "nothing is running or queued\n"
     assert not file.exists()
 
@@ -369,12 +385,10 @@ def test_a_step_on_another_machine_is_left_alone_and_its_host_is_told(
     gated_run: Any, jobs: Callable[..., Any], lab: Lab
 ) -> None:
     lease = lab.folder_of("parts/slow") / ".executor_status.lock"
-    record = json.loads(lease.read_text())
-    record["owner"]["host"] = "node7"
-    lease.write_text(json.dumps(record))
+    pid = move_to_another_machine(lease).pid
     result = jobs("stop", "parts/slow")
     assert result.code == 1
-    assert f"runs on node7 (pid {record['owner']['pid']}, " in result.output
+    assert f"runs on node7 (pid {pid}, " in result.output
     assert f"`marin-rules jobs stop parts/{lab.folder_of('parts/slow').name}` there" in result.output
     assert lab.status_of("parts/slow") == "RUNNING"
 

@@ -41,6 +41,9 @@ def named(*functions: str, rules: tuple[str, ...] = (), reserved: tuple[str, ...
         # What is no identifier for Snakemake.
         (["x.<lambda>"], ["lambda"]),
         (["x.make.<locals>.train"], ["train"]),
+        # A lambda is called after the function that makes it: most StepSpecs have one.
+        (["x.tokenize_step.<locals>.<lambda>", "x.train"], ["tokenize_step", "train"]),
+        (["a.make.<locals>.<lambda>", "b.make.<locals>.<lambda>"], ["a_make", "b_make"]),
         (["x.3d"], ["_3d"]),
         (["x.größe"], ["gr_e"]),
         (["x.訓練"], ["x"]),

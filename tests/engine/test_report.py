@@ -133,6 +133,13 @@ class Report:
         self._browser.switch_to.default_content()
         return names
 
+    def pictures(self) -> list[tuple[int, int]]:
+        """The sizes of the pictures on the page that is shown."""
+        self._enter()
+        sizes = [self.size(picture) for picture in self._browser.find_elements(By.CSS_SELECTOR, "figure img")]
+        self._browser.switch_to.default_content()
+        return sizes
+
     def _enter(self) -> None:
         self._browser.switch_to.default_content()
         self._browser.switch_to.frame(self._browser.find_element(By.TAG_NAME, "iframe"))
@@ -376,6 +383,7 @@ def test_damaged_notes_and_odd_names_cost_nothing_else(browser: webdriver.Chrome
     assert json.loads(report.follow("step3", title="step3")["returned"]) == {"number": 3}
     report.open()
     report.follow("odd <b>{x}", title="odd <b>{x}")
+    assert report.pictures() == [(200, 100)]
 
     # Names that mean something to Snakemake or to a browser are names.
     report.open_category("Pictures and tables")

@@ -15,15 +15,15 @@ CEPH = ("refuses quoted ETags", "ignores conditions of DELETE")
 STEPS = ("hello_world/data-d50b06", "hello_world/stats-b5daf3")
 
 
-@pytest.fixture(params=["snakemake", "python"])
-def run(request: pytest.FixtureRequest, s3: S3Emulator, lab: Lab, tmp_path: Path) -> Callable[..., Any]:
-    """`run(**variables)` of the tutorial in the bucket, by each of the two commands."""
+@pytest.fixture
+def run(s3: S3Emulator, lab: Lab, tmp_path: Path) -> Callable[..., Any]:
+    """`run(**variables)` of the tutorial in the bucket."""
     s3.create_bucket("bucket")
     file = lab.repository / "experiments" / "tutorials" / "hello_world.py"
 
-    def start(*, dry: bool = False, **variables: str) -> Any:
+    def start(*, door: str = "snakemake", dry: bool = False, **variables: str) -> Any:
         env = {**s3.environment, "XDG_STATE_HOME": str(tmp_path / "state"), **variables}
-        if request.param == "snakemake":
+        if door == "snakemake":
             return lab.snakemake(*(["-n"] if dry else []), experiment=file, prefix="s3://bucket/x", env=env)
         return lab.python(file, "--prefix", "s3://bucket/x", *(["--dry_run", "true"] if dry else []), env=env)
 
@@ -34,15 +34,16 @@ def statuses(s3: S3Emulator) -> list[str]:
     return [name for name in s3.names("bucket") if name.endswith("/.executor_status")]
 
 
-def test_a_bucket_that_ignores_conditions_is_refused_in_one_line_unless_asked_to_go_on(
-    run: Callable[..., Any], s3: S3Emulator
+@pytest.mark.parametrize("door", ["snakemake", "python"])
+def test_a_bucket_that_ignores_conditions_is_refused_in_one_line(
+    door: str, run: Callable[..., Any], s3: S3Emulator
 ) -> None:
     s3.set_quirks(*IGNORANT)
-    dry = run(dry=True)
+    dry = run(door=door, dry=True)
     assert dry.code == 0, dry.output
     assert s3.names("bucket") == [], "a dry run asks nothing"
 
-    refused = run()
+    refused = run(door=door)
     assert refused.code == 1, refused.output
     (line,) = [line for line in refused.output.splitlines() if "cannot keep leases" in line]
     assert line.startswith("error: cannot keep leases in s3://bucket: ")
@@ -53,6 +54,9 @@ def test_a_bucket_that_ignores_conditions_is_refused_in_one_line_unless_asked_to
     left = [name for name in s3.names("bucket") if not name.startswith("x/experiments/.runs/")]
     assert left == [], "neither a step nor a probe"
 
+
+def test_a_bucket_that_ignores_conditions_is_used_if_asked_to(run: Callable[..., Any], s3: S3Emulator) -> None:
+    s3.set_quirks(*IGNORANT)
     asked = run(MARIN_ADVISORY_LEASES="1")
     assert asked.code == 0, asked.output
     assert asked.output.count("leases in s3://bucket are advisory") == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from marin_rules.storage.leases.record import LeaseRecord
 from support.lab import Lab, Running
 
 MARIN_STEP_FIELDS = {
@@ -172,8 +173,9 @@ def test_a_shell_rule_runs_between_python_steps_under_a_lease(
     assert read_json(lab.folder_of("mixed/top") / "top.json") == {"the": 3}
     assert "[mixed/top] most frequent: 'the', 3 times\n" in result.output
 
-    lease, info = read_json(tmp_path / "seen"), read_json(lab.folder_of("mixed/counts") / ".executor_info")
-    assert lease["worker_id"] == info["run"]["worker_id"]
+    lease = LeaseRecord.parse((tmp_path / "seen").read_bytes(), "seen")
+    info = read_json(lab.folder_of("mixed/counts") / ".executor_info")
+    assert lease.worker_id == info["run"]["worker_id"]
     assert info["config"]["at_least"] == 1
     assert (lab.folder_of("mixed/counts") / ".executor_status").read_text() == "SUCCESS"
     assert not (lab.folder_of("mixed/counts") / ".executor_status.lock").exists()

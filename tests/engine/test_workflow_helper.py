@@ -126,6 +126,13 @@ def test_max_concurrent_is_a_limit_of_slots(plan: FrozenPlan) -> None:
     assert workflow.global_resources["step_slots"] == 3
 
 
+def test_nobody_knows_what_another_executor_costs(plan: FrozenPlan) -> None:
+    marin = helper(plan, local_exec=False)
+    marin.in_process.max_usd = 5
+    with pytest.raises(WorkflowError, match="max_usd cannot be kept: what steps cost with this executor is not known"):
+        marin.requested(SimpleNamespace())
+
+
 @pytest.mark.processes  # Snakemake's parser imports all plug-ins, and some look for programs.
 def test_a_report_shows_all_steps_whatever_their_state(plan: FrozenPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_status(plan.steps[0], Status.SUCCESS)

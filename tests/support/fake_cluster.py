@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +20,10 @@ import pytest
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from marin_rules import ExecutorStep
+from marin_rules.clusters.prices import Price
 from marin_rules.clusters.protocol import (
     Cluster,
+    JobRequest,
 )
 from marin_rules.engine import cluster_executor, plan_in_process
 from marin_rules.engine.cluster_executor import ClusterExecutor
@@ -67,8 +69,11 @@ class FakeSite:
     name: str = "fake"
     environments: str | None = None
     trust: tuple[str, ...] = ()
+    hourly: Price | None = None
 
-    def resources(self, request: MachineRequest, step: str, attempt: int = 1) -> Mapping[str, Any]:
+    def resources(
+        self, request: MachineRequest, step: str, attempt: int = 1, regions: Sequence[str] | None = None
+    ) -> Mapping[str, Any]:
         return {"mem_mb": request.memory_mb * attempt}
 
     def defaults(self) -> Mapping[str, Any]:
@@ -79,6 +84,12 @@ class FakeSite:
 
     def describe(self, resources: Mapping[str, Any]) -> str:
         return f"{resources['cpus_per_task']} cores"
+
+    def price(self, resources: Mapping[str, Any]) -> Price | None:
+        return self.hourly
+
+    def check(self, request: JobRequest) -> None:
+        """It takes everything."""
 
 
 class FakeJob:
@@ -193,11 +204,10 @@ class ClusterWorld:
         monkeypatch.setattr(cluster_executor, "Clock", lambda: self.clock)
         found = Cluster(
             "fake",
-            open_queue=lambda: self.cluster,
+            open_queue=lambda name: self.cluster,
             open_site=lambda name: FakeSite(),
             first_file=lambda: "",
-            is_here=lambda: True,
-            resource_names=(),
+            is_here=lambda name: True,
         )
         monkeypatch.setattr(cluster_executor, "open_cluster", {"fake": found}.__getitem__)
         monkeypatch.setattr(plan_in_process, "_current", None)

@@ -11,6 +11,7 @@ from marin_rules.clusters.protocol import (
     BusyError,
     ClusterError,
     ClusterJob,
+    Extra,
     JobRequest,
     JobState,
     JobTag,
@@ -47,8 +48,25 @@ class FakeQueue:
         self.questions = 0
         """How often it was asked for its jobs."""
 
+        self.page = ""
+        """Where it shows what jobs print, with `{job}` in it; jobs print to files if that is nowhere."""
+
+        self.printed: dict[str, list[str]] = {}
+        """The lines of jobs that it keeps."""
+
         self.cancelled: list[str] = []
+        self.beside: list[Extra] = []
+        """What its jobs have had made."""
+
         self.is_closed = False
+
+    def extras(self) -> list[Extra]:
+        if self.error is not None:
+            raise self.error
+        return list(self.beside)
+
+    def remove(self, extra: Extra) -> None:
+        self.beside.remove(extra)
 
     # -- what tests do to jobs -------------------------------------------------------------------------------
 
@@ -118,7 +136,11 @@ class FakeQueue:
                 self.on_cancel(id)
 
     def log_of(self, log: str, job: str) -> str:
-        return log.replace(JOB, job)
+        return self.page.format(job=job) if self.page else log.replace(JOB, job)
+
+    def last_lines(self, job: str, count: int) -> list[str]:
+        self._answer()
+        return self.printed.get(job, [])[-count:]
 
     def advice(self, job: ClusterJob) -> str | None:
         return f"let {job.id} go" if job.reason == "Held" else None

@@ -26,6 +26,7 @@ from marin_rules import (
     InputName,
     MirroredValue,
     OutputName,
+    StepSpec,
     VersionedValue,
     compute_output_path,
     mirrored,
@@ -58,6 +59,8 @@ def observe(graph: Mapping[str, Json]) -> Json:
 
     Raises whatever the package raises, and NoJaxError when the graph cannot be built here.
     """
+    if graph["kind"] == "stepspec":
+        return _observe_specs(graph)
     steps = _Reader().read_steps(graph["steps"])
     roots = {name: steps[name] for name in graph["roots"]}
 
@@ -85,6 +88,33 @@ def observe(graph: Mapping[str, Json]) -> Json:
             for name, root in roots.items()
         },
     }
+
+
+def _observe_specs(graph: Mapping[str, Json]) -> Json:
+    """The same for StepSpecs: paths, hashes, dependencies; and the last of them as an ExecutorStep."""
+    reader = _Reader()
+    specs: dict[str, StepSpec] = {}
+    for written in graph["specs"]:
+        specs[written["id"]] = StepSpec(
+            name=written["name"],
+            output_path_prefix=graph["prefix"],
+            hash_attrs=reader.value(written["attrs"]),
+            deps=[specs[name] for name in written["deps"]],
+            override_output_path=written.get("override"),
+        )
+    seen: dict[str, Json] = {
+        "steps": {
+            name: {"output_path": spec.output_path, "hash_id": spec.hash_id, "deps": spec.dep_paths}
+            for name, spec in specs.items()
+        }
+    }
+    if graph["as_executor"]:
+        step = specs[graph["specs"][-1]["id"]].as_executor_step()
+        executor = Executor(prefix=graph["prefix"], executor_info_base_path="/nonexistent/info")
+        executor.compute_version(step, is_pseudo_dep=False)
+        seen["executor_version"] = executor.version_strs[step]
+        seen["executor_path"] = executor.output_paths[step]
+    return seen
 
 
 def _do_nothing(config: object) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import pytest
+
+from support.warm_snakemake import SNAKEMAKE, ForkedProcess, WarmSnakemake
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE = 90.0
@@ -58,20 +61,32 @@ class Running:
     Its output goes to a file, so that it can be read at any time and a full pipe never holds it up.
     """
 
-    def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+        warm: WarmSnakemake | None = None,
+    ) -> None:
         self._mark = secrets.token_hex(8)
         self._log = log
         self._began = time.monotonic()
+        variables = {**env, _MARK: self._mark}
+        self.process: subprocess.Popen[bytes] | ForkedProcess
         with log.open("wb") as file:
-            self.process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env={**env, _MARK: self._mark},
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            if warm is not None and warm.can_run(command, variables):
+                self.process = warm.start(command, cwd, variables, file.fileno())
+            else:
+                self.process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
 
     @property
     def pid(self) -> int:
@@ -115,11 +130,16 @@ class Running:
             if not folder.name.isdigit():
                 continue
             try:
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                if mark in (folder / "environ").read_bytes().split(b"\0") or self._has_session_of(folder):
                     found.append(int(folder.name))
             except OSError:
                 continue  # It is gone, or not ours to see.
         return found
+
+    def _has_session_of(self, process: Path) -> bool:
+        """Of a process that was forked, /proc has the variables that its parent was started with."""
+        state, _, _, session, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+        return state not in ("Z", "X") and int(session) == self.pid
 
     def command_lines(self) -> dict[int, str]:
         """Each of these processes with its command line, as `ps` shows it to everyone."""
@@ -173,7 +193,7 @@ class Lab:
     repository = REPOSITORY
     """The top folder of this project."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: WarmSnakemake | None = None) -> None:
         self.folder = folder
         """The working directory of everything that is started."""
 
@@ -183,6 +203,7 @@ class Lab:
         self.environment = self._own_variables()
         """The variables of all commands: nothing that steers a run, and a temporary folder to look into."""
 
+        self._warm = warm
         self._started: list[Running] = []
 
     # --- experiments and their steps
@@ -223,6 +244,7 @@ class Lab:
             options.get("cwd") or self.folder,
             {**self.environment, **(options.get("env") or {})},
             self.folder / f"command-{len(self._started)}.log",
+            self._warm,
         )
         self._started.append(running)
         return running
@@ -241,7 +263,7 @@ class Lab:
         pairs = [f"{key}={value}" for key, value in settings.items() if value is not None]
         return self.start(
             [
-                Path(sys.executable).with_name("snakemake"),
+                SNAKEMAKE,
                 "--snakefile",
                 REPOSITORY / "Snakefile",
                 "--workflow-profile",
@@ -258,6 +280,14 @@ class Lab:
     ) -> Result:
         """Run it to the end: `lab.snakemake("-n", experiment=file)`."""
         return self.start_snakemake(*arguments, **options).wait(timeout)
+
+    def path_without_clusters(self) -> str:
+        """A PATH without the commands of a cluster, which this machine may have."""
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in ("bash", "env", "git", "sh", "uname"):
+            (programs / name).symlink_to(shutil.which(name) or name)
+        return f"{Path(sys.executable).parent}{os.pathsep}{programs}"
 
     # --- waiting
 
@@ -316,9 +346,16 @@ class Lab:
             return None
 
 
+@pytest.fixture(scope="session")
+def warm_snakemake() -> Iterator[WarmSnakemake]:
+    warm = WarmSnakemake()
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def lab(tmp_path: Path, warm_snakemake: WarmSnakemake) -> Iterator[Lab]:
     """This test's lab."""
-    made = Lab(tmp_path)
+    made = Lab(tmp_path, warm_snakemake)
     yield made
     made.kill_everything()

@@ -16,13 +16,15 @@ STARTERS = frozenset(
         *("lab", "slurm", "slurm_cluster", "accounting_cluster"),
         *("gcs", "gcs_process", "s3", "s3_process", "make_place", "make_world", "remote"),
         *("batch", "batch_process", "tpu", "tpu_process"),
-        *("browser", "conda_installation", "installed_driver", "make_nursery"),
+        *("training_python", "fasttext_python", "training_lab"),
+        *("browser", "conda_installation", "installed_driver", "make_nursery", "warm_snakemake"),
     }
 )
 """The fixtures that start processes, or exist to. Those that ask for one of these need not be here."""
 
-# A frozen plan says which commit it was made from. These questions take milliseconds.
-_ALLOWED = frozenset({"git"})
+# A frozen plan says which commit it was made from; matplotlib asks once on a machine which fonts there are. These
+# questions take milliseconds.
+_ALLOWED = frozenset({"git", "fc-list"})
 
 _EVENTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
@@ -41,10 +43,8 @@ class _Watch:
     def end(self) -> None:
         self._test, self.complaint = None, None
 
-    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self._test is None or event not in _EVENTS:
-            return
-        if event == "subprocess.Popen" and arguments[0] in _ALLOWED:
+    def look(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self._test is None or (event == "subprocess.Popen" and arguments[0] in _ALLOWED):
             return
         self.complain(f"{event}{arguments[:2]}")
         raise RuntimeError(self.complaint)
@@ -54,9 +54,17 @@ class _Watch:
             self.complaint = f"{self._test} starts a process without the mark for it, @pytest.mark.processes: {what}"
 
 
-# One a process, for an audit hook cannot be taken out again.
 _watch = _Watch()
-sys.addaudithook(_watch)
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    """Called at each `id()`, `open()` and the like, some hundred thousand times in a run."""
+    if event in _EVENTS:
+        _watch.look(event, arguments)
+
+
+# Once in a process, for an audit hook cannot be taken out again.
+sys.addaudithook(_hear)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from marin_rules.clusters.prices import Cost, recorded_cost
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.plans.prepare import PlanSettings, prepare
@@ -135,6 +136,15 @@ def test_a_step_that_is_done_is_not_begun(world: World) -> None:
     assert begin_array(world.plan, world.step) is None
     assert world.files() == before
     assert peek(world.path) is None
+
+
+def test_what_its_tasks_came_to_is_written_down(here: World) -> None:
+    here.begin()
+    fields = {"seconds": 1800, "gcp": {"job_id": "7_0", "usd_an_hour": 2.0, "price_date": "2026-01-01"}}
+    for task in range(TASKS):
+        write_atomic(TaskPlace(here.path, 1, task).record_path, TaskRecord(Status.SUCCESS, fields).to_bytes())
+    assert here.end_if_all_done(after=0)
+    assert recorded_cost(here.run_block()) == Cost(3.0, "2026-01-01")
 
 
 def test_a_step_that_is_done_is_begun_anew_if_that_is_asked_for(world: World) -> None:

@@ -3,14 +3,17 @@
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from marin_rules.errors import MarinRulesError
+from marin_rules.plans.run import new_run
 from marin_rules.process import ThisProcess
 from marin_rules.worker.library_variables import library_variables
-from marin_rules.worker.ranks import coordinator_problem
+from marin_rules.worker.ranks import check_report, coordinator_problem
 from support.lab import Lab
 from support.meeting import meeting
 
@@ -151,3 +154,22 @@ def test_rank_0_tells_of_a_port_that_was_taken_after_it_was_chosen() -> None:
         assert coordinator_problem(ThisProcess(rank=1, count=2, coordinator_address=f"gpu1:{port}")) is None
     assert coordinator_problem(first) is None
     assert coordinator_problem(ThisProcess()) is None
+
+
+@pytest.mark.parametrize(
+    ("directory", "folder", "is_fine"),
+    [
+        ("gs://bucket/out/experiments/.runs/x", "gs://bucket/out/experiments/.runs/x/ranks/1b2c-3d", True),
+        ("out/experiments/.runs/x", "out/experiments/.runs/x/ranks/1b2c-3d", True),
+        ("gs://bucket/out/experiments/.runs/x", "gs://bucket/out/experiments/.runs/xy/ranks", False),
+        ("gs://bucket/out/experiments/.runs/x", "/home/ann/.ssh", False),
+        ("/shared/x", "/shared/x/../../home/ann", False),
+    ],
+)
+def test_reports_of_ranks_go_below_the_folder_of_their_run(directory: str, folder: str, is_fine: bool) -> None:
+    run = replace(new_run(prefix="out", caller_path="x.py"), directory=directory)
+    if is_fine:
+        check_report(run, folder)
+        return
+    with pytest.raises(MarinRulesError, match="no place for what came of ranks"):
+        check_report(run, folder)

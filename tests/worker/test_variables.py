@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from marin_rules.clusters.protocol import STEP_VARIABLE
 from marin_rules.errors import MarinRulesError
 from marin_rules.worker.variables import (
     exported,
+    for_driver_without_files,
     for_job_elsewhere,
+    one_by_one,
     passed_on,
     set_step_variables,
 )
@@ -186,3 +189,30 @@ def test_twelve_hundred_steps_with_variables(door: str, lab: Lab) -> None:
     assert result.code == 0, result.output
     for name in ("s7", "s1199"):
         assert json.loads((lab.folder_of(name) / ".artifact.json").read_text()) == 108
+
+
+def test_a_driver_without_files_gets_each_value_under_a_name_of_its_own(
+    published: Callable[[dict[str, str]], None],
+) -> None:
+    sets = [{"MODE": "slow", "TOKEN": "t"}, {}, {"MODE": "fast"}, {"MODE": "slow"}]
+    given = for_driver_without_files(sets)
+    values = {name: value for name, value in given.items() if name.startswith(STEP_VARIABLE)}
+    assert values == {
+        f"{STEP_VARIABLE}MODE": "slow",
+        f"{STEP_VARIABLE}MODE__1": "fast",
+        f"{STEP_VARIABLE}TOKEN": "t",
+    }
+    published(given)
+    for number, variables in enumerate(sets):
+        passed = {name.removeprefix(STEP_VARIABLE): value for name, value in one_by_one(number).items()}
+        assert {name: passed[name] for name in passed if name in ("MODE", "TOKEN")} == variables
+    assert for_driver_without_files([]) == {}
+
+
+def test_a_driver_without_files_lacks_what_its_cluster_leaves_out(
+    published: Callable[[dict[str, str]], None],
+) -> None:
+    given = for_driver_without_files([{"MODE": "slow", "TOKEN": "t"}])
+    del given[f"{STEP_VARIABLE}TOKEN"]
+    published(given)
+    assert f"{STEP_VARIABLE}TOKEN" not in one_by_one(0)

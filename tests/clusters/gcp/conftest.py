@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 from marin_rules.clusters.gcp.site import GcpSite, read_site
+from support.cloud import Cloud
+from support.emulators.batch.emulator import BatchEmulator
+from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.tpu.emulator import TpuEmulator
+from support.lab import Lab
 
 FILE = """
 gcp:
@@ -30,3 +35,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Gcp
         return found
 
     return read
+
+
+@pytest.fixture
+def cloud(lab: Lab, gcs: GcsEmulator, batch: BatchEmulator, tpu: TpuEmulator) -> Cloud:
+    return Cloud(lab, gcs, batch, tpu)

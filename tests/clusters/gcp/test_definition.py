@@ -10,9 +10,13 @@ import pytest
 
 from marin_rules.clusters.gcp.allocation import allocation_from
 from marin_rules.clusters.gcp.definition import job_definition
+from marin_rules.clusters.gcp.meeting import Meeting
 from marin_rules.clusters.gcp.names import tag_of
+from marin_rules.clusters.gcp.offers import Offer
 from marin_rules.clusters.gcp.site import GcpSite
-from marin_rules.clusters.protocol import ArrayTasks, JobRequest, JobTag, RefusedError
+from marin_rules.clusters.gcp.slice_order import SliceOrder
+from marin_rules.clusters.gcp.tpu_supply import TpuSupply
+from marin_rules.clusters.protocol import STEP_VARIABLE, ArrayTasks, JobRequest, JobTag, RefusedError
 from support.emulators.rpc.judge import objections
 
 TAG = JobTag.of("run-1", "train-0123ab", "gs://bucket/train-0123ab")
@@ -147,7 +151,7 @@ def test_the_tasks_of_an_array_are_its_elements() -> None:
     sparse = group(define(replace(REQUEST, tag=tag, elements=[0, 7, 9])))
     assert "taskCount" not in sparse
     assert [one["variables"] for one in sparse["taskEnvironments"]] == [
-        {"MARIN_RULES_BATCH_ELEMENT": element} for element in ("0", "7", "9")
+        {"MARIN_RULES_JOB_ELEMENT": element} for element in ("0", "7", "9")
     ]
 
 
@@ -214,19 +218,19 @@ def test_what_batch_would_refuse_is_refused_first(change: dict[str, Any], words:
 @pytest.mark.parametrize(
     ("variables", "job", "element"),
     [
-        ({"MARIN_RULES_BATCH_JOB": "train-1"}, "train-1", None),
-        ({"MARIN_RULES_BATCH_JOB": "train-1", "BATCH_TASK_INDEX": "0"}, "train-1", None),
+        ({"MARIN_RULES_JOB_ID": "train-1"}, "train-1", None),
+        ({"MARIN_RULES_JOB_ID": "train-1", "BATCH_TASK_INDEX": "0"}, "train-1", None),
         (
-            {"MARIN_RULES_BATCH_JOB": "train-1", "MARIN_RULES_BATCH_ARRAY": "true", "BATCH_TASK_INDEX": "3"},
+            {"MARIN_RULES_JOB_ID": "train-1", "MARIN_RULES_JOB_ARRAY": "true", "BATCH_TASK_INDEX": "3"},
             "train-1_3",
             3,
         ),
         (
             {
-                "MARIN_RULES_BATCH_JOB": "train-1",
-                "MARIN_RULES_BATCH_ARRAY": "true",
+                "MARIN_RULES_JOB_ID": "train-1",
+                "MARIN_RULES_JOB_ARRAY": "true",
                 "BATCH_TASK_INDEX": "1",
-                "MARIN_RULES_BATCH_ELEMENT": "7",
+                "MARIN_RULES_JOB_ELEMENT": "7",
             },
             "train-1_7",
             7,
@@ -243,13 +247,143 @@ def test_what_a_job_is_told_of_itself() -> None:
     assert allocation_from({"BATCH_TASK_INDEX": "0"}) is None
     found = allocation_from(
         {
-            "MARIN_RULES_BATCH_JOB": "train-1",
-            "MARIN_RULES_BATCH_NODE": "vm-7",
-            "MARIN_RULES_BATCH_CPUS": "4",
-            "MARIN_RULES_BATCH_DEADLINE": "1000",
+            "MARIN_RULES_JOB_ID": "train-1",
+            "MARIN_RULES_JOB_NODE": "vm-7",
+            "MARIN_RULES_JOB_CPUS": "4",
+            "MARIN_RULES_JOB_DEADLINE": "1000",
             "BATCH_TASK_RETRY_ATTEMPT": "1",
         }
     )
     assert found is not None
-    assert (found.cpus, found.deadline, found.restarts, found.ranks().count) == (4, 1000, 1, 1)
+    assert (found.cpus, found.deadline, found.restarts) == (4, 1000, 1)
     assert found.to_fields() == {"job_id": "train-1", "nodes": "vm-7", "restarts": 1, "cpus_per_task": 4}
+
+
+# --- several machines
+
+
+def test_a_step_on_several_machines_has_a_task_on_each_all_at_once() -> None:
+    found = define(replace(REQUEST, resources={**RESOURCES, "nodes": 3}, meeting_place="gs://bucket/run/meetings"))
+    assert (group(found)["taskCount"], group(found)["parallelism"], group(found)["taskCountPerNode"]) == ("3", "3", "1")
+    given = environment(found)["variables"]
+    assert given["MARIN_RULES_JOB_MACHINES"] == "3"
+    assert given["MARIN_RULES_JOB_MEETING"] == "gs://bucket/run/meetings/train-1"
+    alone = environment(define(replace(REQUEST, resources={**RESOURCES, "nodes": 1})))["variables"]
+    assert not {"MARIN_RULES_JOB_MACHINES", "MARIN_RULES_JOB_MEETING"} & alone.keys()
+
+
+# --- TPU slices
+
+TPU_SITE = replace(
+    SITE,
+    regions=("us-central1", "us-east5"),
+    tpus={"v5litepod": TpuSupply(("us-central1-a", "us-east5-b"), "v2-alpha-tpuv5-lite", on_demand=True)},
+    labels={"team": "speech"},
+    network="global/networks/lab",
+    external_address=False,
+    service_account="jobs@emulated.iam.gserviceaccount.com",
+    image="lab/image:1",
+)
+TPU_RESOURCES = {
+    "mem_mb": 131072,
+    "runtime": 90,
+    "nodes": 1,
+    "cpus_per_task": 32,
+    "gcp_region": "us-central1",
+    "gcp_machine_type": "e2-highcpu-2",
+    "gcp_provisioning": "STANDARD",
+    "gcp_tpu": "v5litepod-16",
+    "gcp_tpu_slices": 2,
+    "gcp_tpu_zones": "us-east5-b",
+    "gcp_tpu_provisioning": "SPOT",
+}
+TPU_REQUEST = replace(REQUEST, resources=TPU_RESOURCES, meeting_place="gs://bucket/run/meetings")
+
+
+def order_in(definition: dict[str, Any]) -> SliceOrder:
+    return SliceOrder.from_json(environment(definition)["variables"]["MARIN_RULES_JOB_SLICES"])
+
+
+def test_the_worker_of_a_tpu_step_is_told_which_slices_to_have() -> None:
+    found = define(TPU_REQUEST, TPU_SITE)
+    assert (group(found)["taskCount"], group(found)["taskSpec"]["computeResource"]) == ("1", {"cpuMilli": "1000"})
+    assert (policy(found)["machineType"], policy(found)["provisioningModel"]) == ("e2-highcpu-2", "STANDARD")
+    order = order_in(found)
+    offer = Offer("v5litepod-16", "us-east5-b", "v2-alpha-tpuv5-lite")
+    assert order.offers == (replace(offer, spot=True), offer)
+    assert (order.step, order.identity, order.project) == ("train", f"{TAG.step} {TAG.place}", "emulated")
+    assert (order.slices, order.hosts, order.place) == (2, 4, "gs://bucket/run/meetings")
+    assert (order.network, order.external_address, order.image) == ("global/networks/lab", False, "lab/image:1")
+    assert order.service_account == "jobs@emulated.iam.gserviceaccount.com"
+    # All labels of the job, for bills and for whoever cleans up, but for that of the job itself.
+    assert order.labels == {name: value for name, value in found["labels"].items() if name != "marin-job"}
+    script = environment(found)["variables"]["MARIN_RULES_JOB_SCRIPT"]
+    assert script == f"cd '/tmp/it'\"'\"'s here' || exit\n{REQUEST.script}"
+
+
+def test_an_image_of_the_step_wins_on_hosts_too() -> None:
+    request = replace(TPU_REQUEST, resources={**TPU_RESOURCES, "gcp_image": "lab/own:2"})
+    found = define(request, TPU_SITE)
+    assert order_in(found).image == "lab/own:2"
+    assert group(found)["taskSpec"]["runnables"][0]["container"]["imageUri"] == "lab/own:2"
+
+
+def test_hosts_get_the_variables_of_the_job_and_nothing_that_would_make_them_workers() -> None:
+    given = {**dict(REQUEST.variables), "LANG": "C"}
+    found = define(replace(TPU_REQUEST, variables=given), TPU_SITE)
+    variables = {**environment(found)["variables"], "MARIN_RULES_JOB_NODE": "vm", "MARIN_RULES_JOB_DEADLINE": "1"}
+    script = order_in(found).plan(variables).script_for(Meeting("gs://bucket/meet/s-1"), "s-1", "us-east5-b")
+    names = {line.split()[1].partition("=")[0] for line in script.splitlines() if line.startswith("export ")}
+    own = {"MARIN_RULES_JOB_ID", "MARIN_RULES_JOB_MEETING", "MARIN_RULES_JOB_SLICE"}
+    assert names == {"MARIN_PREFIX", "LANG"} | own
+
+
+SECRET = "hf_abc"
+STEP_TOKEN = f"{STEP_VARIABLE}HF_TOKEN"
+
+
+@pytest.mark.parametrize("request_", [REQUEST, TPU_REQUEST], ids=["machine", "slices"])
+def test_secrets_of_a_step_are_references_or_refused(request_: JobRequest) -> None:
+    request = replace(request_, variables={STEP_TOKEN: SECRET, f"{STEP_VARIABLE}LANG": "C"})
+    found = define(request, _hf_token(TPU_SITE))
+    assert environment(found)["secretVariables"] == {STEP_TOKEN: "projects/emulated/secrets/hf/versions/1"}
+    assert environment(found)["variables"][f"{STEP_VARIABLE}LANG"] == "C"
+    assert SECRET not in json.dumps(found)
+    left_out = define(request, replace(TPU_SITE, secrets={"HF_TOKEN": None}))
+    assert SECRET not in json.dumps(left_out)
+    assert "secretVariables" not in environment(left_out)
+    with pytest.raises(RefusedError, match=r"the variable HF_TOKEN looks like a secret") as refused:
+        define(request, TPU_SITE)
+    assert SECRET not in str(refused.value)
+
+
+def test_hosts_are_told_the_places_of_secrets_and_no_values() -> None:
+    request = replace(TPU_REQUEST, variables={STEP_TOKEN: SECRET, "LANG": "C"})
+    found = define(request, _hf_token(TPU_SITE))
+    order = order_in(found)
+    assert order.secrets == {STEP_TOKEN: "projects/emulated/secrets/hf/versions/1"}
+    # The worker itself has the value by then, from Batch.
+    variables = {**environment(found)["variables"], STEP_TOKEN: SECRET}
+    script = order.plan(variables).script_for(Meeting("gs://bucket/meet/s-1"), "s-1", "us-east5-b")
+    assert SECRET not in script
+    assert "projects/emulated/secrets/hf/versions/1" in script
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"elements": range(3)}, "train is divided into tasks, which get no TPUs on Google Cloud"),
+        (
+            {"resources": {**TPU_RESOURCES, "gcp_tpu_zones": "us-central2-b"}},
+            "cluster lab has no TPU v5litepod-16 in us-central2-b: see gcp.tpus",
+        ),
+        ({"resources": {**TPU_RESOURCES, "gcp_tpu": "v4-8"}}, "cluster lab has no TPU v4-8"),
+        ({"variables": {"X": "x" * 262_145}}, "hosts of TPU slices are told has 26.,... bytes, .* takes 262,144"),
+        ({"variables": {"my.variable": "x"}}, "cannot get the variable 'my.variable'"),
+    ],
+)
+def test_slices_that_could_not_run_the_step_are_refused_before_there_are_any(
+    change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(RefusedError, match=words):
+        define(replace(TPU_REQUEST, **change), TPU_SITE)

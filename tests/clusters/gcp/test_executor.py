@@ -17,6 +17,7 @@ from marin_rules.clusters.gcp.calls import Calls
 from marin_rules.clusters.gcp.job_queue import BatchQueue
 from marin_rules.clusters.gcp.site import GcpSite
 from marin_rules.state.status import Status, status_path
+from support.emulators.batch.clients import batch_client
 from support.emulators.batch.emulator import QUOTA_SHORTAGE, BatchEmulator
 from support.emulators.waiting import wait
 from support.fake_cluster import ClusterWorld, Driver
@@ -41,9 +42,10 @@ class BatchWorld(ClusterWorld):
 def world(batch: BatchEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchWorld]:
     for name in set(os.environ) - KEPT:
         monkeypatch.delenv(name)  # Jobs get some of them, and secrets are refused.
-    monkeypatch.setenv("BATCH_EMULATOR_HOST", batch.address)
+    for service in ("BATCH", "LOGGING"):
+        monkeypatch.setenv(f"{service}_EMULATOR_HOST", batch.address)
     found = BatchWorld(tmp_path, monkeypatch)
-    queue: Any = BatchQueue(SITE, owner="ann", calls=Calls(retry_seconds=5))
+    queue: Any = BatchQueue(SITE, owner="ann", calls=Calls(retry_seconds=1))
     found.cluster = queue
     yield found
     queue.close()
@@ -79,11 +81,13 @@ def test_a_step_is_done_when_its_job_ends_well_and_its_status_says_so(world: Bat
     assert f"queue  train: gcp job {number}, 3 cores" in driver.said
 
 
-def test_a_failed_job_is_a_failed_step(world: BatchWorld) -> None:
-    driver = world.start("exit 3")
+def test_a_failed_job_is_a_failed_step_and_told_with_its_last_lines(world: BatchWorld, batch: BatchEmulator) -> None:
+    driver = world.start("echo trying; echo in vain >&2; exit 3")
     driver.submit("train")
     assert over(driver) == ([], ["train"])
+    [number] = created(batch)
     assert "failed on us-central1-" in driver.failures[0]
+    assert driver.failures[0].endswith(f"/jobs/{number}/logs?project=emulated, at last:\n    trying\n    in vain")
 
 
 def test_a_preempted_job_is_submitted_again_and_costs_no_retry(world: BatchWorld, batch: BatchEmulator) -> None:
@@ -97,6 +101,23 @@ def test_a_preempted_job_is_submitted_again_and_costs_no_retry(world: BatchWorld
     assert created(batch) == [number, f"{number[:-1]}2"]
     assert any(f"gcp job {number} was PREEMPTED (50001) on us-central1-" in line for line in driver.said)
     assert driver.jobs["train"].attempt == 1
+
+
+def test_a_job_that_lost_one_of_its_machines_is_submitted_again_whatever_the_others_said(
+    world: BatchWorld, batch: BatchEmulator
+) -> None:
+    driver = world.start("")
+    job = driver.jobs["train"]
+    job.resources = {**SPOT, "nodes": 2}
+    first = "mkdir first.$BATCH_TASK_INDEX && { until [ -e lost ]; do sleep 0.1; done; exit 1; }"
+    job.shellcmd = f"{first}; {success_of(driver)}"
+    driver.submit("train")
+    wait(lambda: len(list(world.folder.glob("first.*"))), lambda count: count == 2)
+    [number] = created(batch)
+    batch.preempt(number, task=1)
+    (world.folder / "lost").touch()
+    assert over(driver) == (["train"], [])
+    assert any(f"gcp job {number} was PREEMPTED (50001)" in line for line in driver.said)
 
 
 def test_too_many_preemptions_are_the_end(world: BatchWorld, batch: BatchEmulator) -> None:
@@ -168,3 +189,67 @@ def test_the_elements_of_an_array_step_run_as_tasks_of_one_job(world: BatchWorld
     driver.look()
     driver.cancel()
     wait(batch.processes, lambda pids: not pids)
+
+
+def name_of(batch: BatchEmulator) -> str:
+    """The full name of the only job."""
+    [call] = batch.calls("CreateJob")
+    return f"{call.request['parent']}/jobs/{call.request['jobId']}"
+
+
+def test_a_job_that_somebody_cancels_is_not_submitted_again(world: BatchWorld, batch: BatchEmulator) -> None:
+    driver = world.start("exec sleep 60")
+    driver.submit("train")
+    running(batch)
+    batch_client(batch).cancel_job(name=name_of(batch))
+    assert over(driver) == ([], ["train"])
+    assert "was cancelled" in driver.failures[0]
+    assert len(created(batch)) == 1
+
+
+def test_a_job_that_somebody_deletes_is_submitted_again_after_a_while(world: BatchWorld, batch: BatchEmulator) -> None:
+    driver = world.start("")
+    driver.jobs["train"].shellcmd = f"mkdir first && exec sleep 60; {success_of(driver)}"
+    driver.submit("train")
+    wait((world.folder / "first").exists, bool)
+    batch_client(batch).delete_job(name=name_of(batch))
+    wait(batch.processes, lambda pids: not pids)
+
+    def again() -> int:
+        driver.look()
+        world.clock.time += 30
+        return len(created(batch))
+
+    wait(again, lambda count: count == 2)
+    assert over(driver) == (["train"], [])
+    assert any("was forgotten by Google Batch" in line for line in driver.said)
+
+
+def test_a_job_that_ends_well_without_its_status_is_a_failure(world: BatchWorld, batch: BatchEmulator) -> None:
+    driver = world.start("true")
+    driver.submit("train")
+
+    def ended() -> list[str]:
+        driver.look()
+        world.clock.time += 10
+        return driver.failures
+
+    wait(ended, bool)
+    assert "ended well, but the step's status does not say so" in driver.failures[0]
+
+
+def test_a_minute_without_answers_changes_nothing(world: BatchWorld, batch: BatchEmulator) -> None:
+    driver = world.start("")
+    driver.jobs["train"].shellcmd = f"mkfifo gate; read line < gate; {success_of(driver)}"
+    driver.submit("train")
+    gate = world.folder / "gate"
+    wait(gate.exists, bool)
+    for kind in ("RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED"):
+        batch.inject(kind, methods=["ListJobs", "GetJob"])
+        for _ in range(3):
+            assert driver.look() == ["train"]
+            world.clock.time += 30
+        batch.clear_faults()
+    gate.write_text("go\n")
+    assert over(driver) == (["train"], [])
+    assert len(created(batch)) == 1

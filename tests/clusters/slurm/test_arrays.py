@@ -22,7 +22,7 @@ UNTIL_TOLD = 'while [ ! -e "$SLURM_ARRAY_TASK_ID.end" ]; do sleep 0.1; done'
 def _queue_of(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> JobQueue:
     for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
-    return open_cluster("slurm").open_queue()
+    return open_cluster("slurm").open_queue(None)
 
 
 @pytest.fixture

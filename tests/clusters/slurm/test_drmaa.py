@@ -105,7 +105,7 @@ ARRAYS = """
 from marin_rules.clusters.open import open_cluster
 from marin_rules.clusters.protocol import RefusedError
 
-queue = open_cluster("slurm-drmaa").open_queue()
+queue = open_cluster("slurm-drmaa").open_queue(None)
 try:
     queue.deal([0, 1])
 except RefusedError as error:

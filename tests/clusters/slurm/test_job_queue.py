@@ -51,7 +51,7 @@ def queue(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> JobQueue:
     """The queue of the test cluster, as a driver finds it."""
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
-    return open_cluster("slurm").open_queue()
+    return open_cluster("slurm").open_queue(None)
 
 
 def request(slurm: SlurmCluster, folder: Path, script: str, **fields: object) -> JobRequest:
@@ -115,4 +115,4 @@ def test_clusters_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="no cluster 'nowhere'; there are slurm"):
         open_cluster("nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert clusters_here() == []
+    assert clusters_here(None) == []

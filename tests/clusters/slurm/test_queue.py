@@ -23,7 +23,7 @@ from marin_rules.clusters.slurm.job_queue import SlurmQueue
 from marin_rules.clusters.slurm.reasons import advice_about
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.clusters.slurm.states import state_of
-from marin_rules.clusters.slurm.submission import batch_script, sbatch_words
+from marin_rules.clusters.slurm.submission import batch_script, sbatch_environment, sbatch_words
 from support.slurm.cluster import SlurmCluster
 
 
@@ -98,6 +98,16 @@ def test_only_what_is_asked_for_stands_in_the_command() -> None:
         "--ntasks-per-node=1", "--mem=500", "--mail-type=FAIL", "--nice=5",
     }  # fmt: skip
     assert batch_script(request) == "#!/usr/bin/env bash\nsource run-step\n"
+
+
+def test_a_job_that_is_given_no_path_has_the_usual_one() -> None:
+    ours = {"SLURM_CONF": "/etc/slurm.conf", "PATH": "/home/ann/bin"}
+    assert sbatch_environment({"LANG": "C"}, ours) == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "LANG": "C",
+    }
+    assert sbatch_environment({"PATH": "/opt/bin"}, {}) == {"PATH": "/opt/bin"}
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from support.meeting import meeting
 def test_ranks_find_each_other_by_this_process_alone(lab: Lab, run_on_slurm: Callable[..., Result]) -> None:
     """Two steps at once on the same two nodes: their ranks meet at addresses of their own."""
     steps = (
-        "step('one', device=GpuConfig('A100', 1), replicas=2),"
-        " step('two', device=GpuConfig('A100', 1), replicas=2, env_vars={'WORLD_SIZE': 'of my own'}),"
-        " step('alone', device=GpuConfig('A100', 2))"
+        "step('one', device=GpuConfig('A100', count=1), replicas=2),"
+        " step('two', device=GpuConfig('A100', count=1), replicas=2, env_vars={'WORLD_SIZE': 'of my own'}),"
+        " step('alone', device=GpuConfig('A100', count=2))"
     )
     of_driver = {"RANK": "7", "WORLD_SIZE": "9", "MARIN_JOB_VARIABLES": "RANK,WORLD_SIZE"}
     result = run_on_slurm(experiment=lab.experiment(meeting(steps)), env=of_driver)

@@ -61,7 +61,7 @@ def test_a_file_says_where_each_kind_of_machine_is(site: Callable[[str], Site]) 
     assert (cpu.account, cpu.runtime, cpu.max_runtime, cpu.max_memory_mb) == ("physics", 240, 2880, 180 * 1024)
     spare = found.queue_for(request(), "s")
     assert (spare.partition, spare.qos, spare.account, spare.runtime) == ("spare", "low", "physics", 240)
-    large = found.queue_for(request(GpuConfig("a100-80gb", 8), preemptible=False, ram="500g"), "s")
+    large = found.queue_for(request(GpuConfig("a100-80gb", count=8), preemptible=False, ram="500g"), "s")
     assert (large.partition, large.gres, large.account, large.constraint) == ("large", "a100", "ml", None)
     assert large.max_memory_mb is None
     assert found.queue_for(request(GpuConfig("A100-80G")), "s").partition == "large-spare"
@@ -82,9 +82,9 @@ def test_how_many_tasks_run_at_once_is_said_for_all_machines_or_for_some(site: C
 
 def test_a_name_without_a_size_takes_whatever_is_large_enough(site: Callable[[str], Site]) -> None:
     found = site(FILE)
-    assert found.queue_for(request(GpuConfig("A100", 4)), "s").partition == "small"
-    assert found.queue_for(request(GpuConfig("A100", 6), preemptible=False), "s").partition == "large"
-    assert found.queue_for(request(GpuConfig("auto", 8), preemptible=False), "s").partition == "large"
+    assert found.queue_for(request(GpuConfig("A100", count=4)), "s").partition == "small"
+    assert found.queue_for(request(GpuConfig("A100", count=6), preemptible=False), "s").partition == "large"
+    assert found.queue_for(request(GpuConfig("auto", count=8), preemptible=False), "s").partition == "large"
 
 
 def test_alternatives_are_tried_in_their_order(site: Callable[[str], Site]) -> None:
@@ -96,7 +96,7 @@ def test_alternatives_are_tried_in_their_order(site: Callable[[str], Site]) -> N
     ("wanted", "words"),
     [
         (request(GpuConfig("H100")), ["'train'", "type H100", "A100-40G (4 a machine), A100-80G (8 a machine), T4."]),
-        (request(GpuConfig("A100", 9)), ["'train'", "9 GPUs", "at most 8", "replicas"]),
+        (request(GpuConfig("A100", count=9)), ["'train'", "9 GPUs", "at most 8", "replicas"]),
         (request(TpuConfig("v4-8")), ["'train'", "TPU v4-8", "A100-40G"]),
         (request(ram="181g"), ["'train'", "181G", "partition spare", "180G"]),
     ],
@@ -194,7 +194,7 @@ def test_slurm_itself_is_asked_where_there_is_no_file(
     assert (found.cpu.partition, found.cpu.max_runtime, found.cpu.max_memory_mb) == ("cpu", 60, 4000)
     gpu = found.gpus["A100"]
     assert (gpu.partition, gpu.gres, gpu.gpu_count, gpu.max_memory_mb) == ("gpu", "a100", 2, 4000)
-    assert found.queue_for(request(GpuConfig("auto", 2), ram="1g"), "s") == gpu
+    assert found.queue_for(request(GpuConfig("auto", count=2), ram="1g"), "s") == gpu
     # What the command prints is a file that says the same.
     printed = subprocess.run(
         [Path(sys.executable).with_name("marin-rules"), "cluster", "discover"],

@@ -1,6 +1,6 @@
 """`marin-rules submit` on a real Slurm: drivers that are jobs, and what goes wrong with them.
 
-The experiment has a step that runs as a Slurm job and waits at a gate, and one that runs beside the driver after it.
+What happens to drivers on one machine is in tests/commands/test_submit.py.
 """
 
 from __future__ import annotations
@@ -9,38 +9,15 @@ import json
 import os
 import re
 import signal
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.lab import REPOSITORY, Lab, Result, Running
+from support.lab import REPOSITORY, Lab
 from support.slurm.cluster import SlurmCluster
 from support.slurm.jobs import Job
-
-WAITING = """
-    import os
-    from dataclasses import dataclass
-    from marin_rules import *
-
-    @dataclass(frozen=True)
-    class Config:
-        output_path: str = THIS_OUTPUT_PATH
-        after: str | None = None
-
-    def far(config):
-        with open(os.path.join(config.output_path, "attempts"), "a") as file:
-            print(os.environ["SLURM_JOB_ID"], file=file)
-        open("gate").read()
-
-    def near(config):
-        print("came to the end, token", len(os.environ.get("TOKEN", "")))
-
-    first = ExecutorStep("far", remote(far, resources=ResourceConfig(ram="300m")), Config())
-    if __name__ == "__main__":
-        executor_main(steps=[ExecutorStep("near", near, Config(after=first / "x"))])
-    """
+from support.submitted_drivers import FAR_AND_NEAR, Drivers, shut_gate
 
 SITE = """\
 slurm:
@@ -57,54 +34,16 @@ slurm:
 PROFILE = REPOSITORY / "profiles" / "slurm"
 
 
-class Drivers:
-    """Submits drivers and asks for them, as a user does."""
-
-    def __init__(self, lab: Lab, environment: Mapping[str, str], cluster: str) -> None:
-        self._lab = lab
-        self._environment = environment
-        self._cluster = cluster
-
-    def command(self, *words: str, env: Mapping[str, str] | None = None) -> Running:
-        program = Path(sys.executable).with_name("marin-rules")
-        return self._lab.start([program, *words], env={**self._environment, **(env or {})})
-
-    def snakemake(self, experiment: Path, *more: str) -> list[str]:
-        return [
-            *("snakemake", "--snakefile", str(REPOSITORY / "Snakefile"), "--profile", str(PROFILE), *more),
-            *("--config", f"experiment={experiment}", f"prefix={self._lab.prefix}", f"cluster={self._cluster}"),
-        ]
-
-    def submit(self, experiment: Path, *options: str, env: Mapping[str, str] | None = None) -> str:
-        """Submit a run of the experiment; returns the driver's id."""
-        ran = self.command("submit", "--no-wait", *options, "--", *self.snakemake(experiment), env=env).wait()
-        assert ran.code == 0, ran.output
-        return self.id_in(ran)
-
-    @staticmethod
-    def id_in(ran: Result) -> str:
-        return next(line for line in ran.output.splitlines() if re.fullmatch(r"\w+-\d{8}-\d{6}-\w{6}", line))
-
-    def wait(self, driver: str, timeout: float = 150.0) -> Result:
-        return self.command("jobs", "wait", driver).wait(timeout)
-
-    def log(self, driver: str) -> str:
-        return self.command("jobs", "logs", driver).wait().output
-
-
 @pytest.fixture
 def drivers(lab: Lab, on_slurm: dict[str, str], cluster_file: Callable[[str], str]) -> Drivers:
-    return Drivers(lab, on_slurm, cluster_file(SITE))
+    return Drivers(lab, on_slurm, options=("--profile", str(PROFILE)), config=(f"cluster={cluster_file(SITE)}",))
 
 
 @pytest.fixture
 def waiting(lab: Lab) -> Path:
-    return lab.experiment(WAITING)
-
-
-def attempts(lab: Lab) -> list[str]:
-    """The Slurm job of each attempt of the step that waits, in order."""
-    return [line for path in lab.prefix.glob("far-*/attempts") for line in path.read_text().split()]
+    """The first step waits at the gate."""
+    shut_gate(lab, "far")
+    return lab.experiment(FAR_AND_NEAR)
 
 
 def jobs_of(slurm: SlurmCluster) -> tuple[Job, Job]:
@@ -118,14 +57,14 @@ def jobs_of(slurm: SlurmCluster) -> tuple[Job, Job]:
 def test_a_run_ends_in_results_though_the_shell_that_submitted_it_is_gone(
     lab: Lab, drivers: Drivers, waiting: Path, slurm: SlurmCluster
 ) -> None:
-    shell = drivers.command("submit", "--name", "mine", "--", *drivers.snakemake(waiting))
-    shell.wait_for(lambda: attempts(lab), "the step to run")
+    shell = drivers.start("submit", "--name", "mine", "--", *drivers.snakemake(waiting))
+    shell.wait_for(lambda: drivers.attempts("far"), "the step to run")
     os.killpg(shell.pid, signal.SIGKILL)  # As the login node goes away.
-    listing = drivers.command("jobs", "list").wait().output
+    listing = drivers.listing()
     driver, step = jobs_of(slurm)
     assert re.search(rf"^experiment-\S+ +mine +slurm {driver.id} +RUNNING +gpu[12] ", listing, re.MULTILINE), listing
     assert re.search(rf"^far +slurm {step.id} +RUNNING ", listing, re.MULTILINE), listing
-    followed = drivers.command("jobs", "logs", "-f", "mine")
+    followed = drivers.start("jobs", "logs", "-f", "mine")
     followed.wait_for(lambda: "start  far" in followed.output, "the log")
     lab.open_gate()
     assert drivers.wait("mine").code == 0
@@ -157,9 +96,9 @@ def test_a_driver_goes_on_where_it_was(
 ) -> None:
     if how == "preempted with grace":
         cluster_file(SITE.replace("spare", "gracious"))
-    name = drivers.submit(waiting)
-    lab.wait_until(lambda: attempts(lab), "the step to run")
-    lab.wait_until(lambda: "start  far" in drivers.log(name), "a word about its start")
+    name = drivers.submit(*drivers.snakemake(waiting))
+    lab.wait_until(lambda: drivers.attempts("far"), "the step to run")
+    lab.wait_until(lambda: "start  far" in drivers.printed(name), "a word about its start")
     driver, step = jobs_of(slurm)
     if how == "requeued by hand":
         slurm.run("scontrol", "requeue", driver.id)
@@ -173,42 +112,31 @@ def test_a_driver_goes_on_where_it_was(
     elif how == "time limit":
         slurm.run_out_of_time(driver.id)
     else:
-        os.kill(engine_of(lab), signal.SIGKILL)
-    lab.wait_until(lambda: f"found  far: slurm job {step.id} of {name} is at it" in drivers.log(name), "a new start")
+        os.kill(drivers.engine(), signal.SIGKILL)
+    lab.wait_until(
+        lambda: f"found  far: slurm job {step.id} of {name} is at it" in drivers.printed(name), "a new start"
+    )
     lab.open_gate()
     waited = drivers.wait(name)
     assert waited.code == 0, drivers.log(name)
-    assert attempts(lab) == [step.id], "the step's job was left alone and taken up"
+    assert drivers.attempts("far") == [step.id], "the step's job was left alone and taken up"
     assert [lab.status_of(step) for step in ("far", "near")] == ["SUCCESS", "SUCCESS"]
     assert len(slurm.calls("sbatch")) == 2
     assert slurm.job(driver.id).restarts == (0 if how == "engine killed" else 1)
-
-
-def engine_of(lab: Lab) -> int:
-    """The process of the driver that runs Snakemake."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"snakemake" in words and f"prefix={lab.prefix}".encode() in words:
-                return int(folder.name)
-    raise AssertionError("no engine")
 
 
 @pytest.mark.parametrize("how", ["scancel", "jobs stop"])
 def test_a_driver_that_a_person_ends_takes_its_jobs_along(
     how: str, lab: Lab, drivers: Drivers, waiting: Path, slurm: SlurmCluster
 ) -> None:
-    name = drivers.submit(waiting)
-    lab.wait_until(lambda: attempts(lab), "the step to run")
-    lab.wait_until(lambda: "start  far" in drivers.log(name), "a word about its start")
+    name = drivers.submit(*drivers.snakemake(waiting))
+    lab.wait_until(lambda: drivers.attempts("far"), "the step to run")
+    lab.wait_until(lambda: "start  far" in drivers.printed(name), "a word about its start")
     driver, step = jobs_of(slurm)
     if how == "scancel":
         slurm.run("scancel", driver.id)
     else:
-        stopped = drivers.command("jobs", "stop", name).wait()
+        stopped = drivers.run("jobs", "stop", name)
         assert stopped.code == 0, stopped.output
         assert f"stopped driver {name}" in stopped.output
     assert drivers.wait(name).code != 0
@@ -216,8 +144,8 @@ def test_a_driver_that_a_person_ends_takes_its_jobs_along(
     lease = lab.folder_of("far") / ".executor_status.lock"
     lab.wait_until(lambda: not lease.exists(), "the lease to be free")
     assert lab.status_of("far") == "CANCELLED"
-    assert drivers.command("jobs", "list").wait().output == "nothing is running or queued\n"
-    again = drivers.command("jobs", "stop", name).wait()
+    assert drivers.listing() == "nothing is running or queued\n"
+    again = drivers.run("jobs", "stop", name)
     assert again.code == 1
     assert f"driver {name} has ended already" in again.output
 
@@ -227,10 +155,10 @@ def test_a_driver_is_stopped_before_it_has_begun(
 ) -> None:
     for node in ("gpu1", "gpu2"):
         slurm.set_down(node)
-    name = drivers.submit(waiting)
-    listing = drivers.command("jobs", "list").wait().output
+    name = drivers.submit(*drivers.snakemake(waiting))
+    listing = drivers.listing()
     assert re.search(rf"^{name} +- +slurm \d+ +PENDING ", listing, re.MULTILINE), listing
-    assert drivers.command("jobs", "stop", name).wait().code == 0
+    assert drivers.run("jobs", "stop", name).code == 0
     assert drivers.wait(name).code == 130
     assert not lab.prefix.exists()
 
@@ -238,16 +166,18 @@ def test_a_driver_is_stopped_before_it_has_begun(
 def test_two_drivers_of_one_experiment_do_each_step_once(
     lab: Lab, drivers: Drivers, waiting: Path, slurm: SlurmCluster
 ) -> None:
-    one = drivers.submit(waiting, "--name", "one")
-    taken = drivers.command("submit", "--no-wait", "--name", "one", "--", *drivers.snakemake(waiting)).wait()
+    one = drivers.submit(*drivers.snakemake(waiting), options=("--name", "one"))
+    taken = drivers.run("submit", "--no-wait", "--name", "one", "--", *drivers.snakemake(waiting))
     assert taken.code == 1
     assert f"the name one is taken: driver {one} has it" in taken.output
-    other = drivers.submit(waiting)
+    other = drivers.submit(*drivers.snakemake(waiting))
     for name in (one, other):
-        lab.wait_until(lambda name=name: re.search("start  far|found  far", drivers.log(name)), f"{name} at the step")
+        lab.wait_until(
+            lambda name=name: re.search("start  far|found  far", drivers.printed(name)), f"{name} at the step"
+        )
     lab.open_gate()
     assert [drivers.wait(name).code for name in ("one", other)] == [0, 0]
-    assert len(attempts(lab)) == 1
+    assert len(drivers.attempts("far")) == 1
 
 
 def test_a_submission_without_an_answer_is_looked_for_and_made_once(
@@ -260,7 +190,7 @@ def test_a_submission_without_an_answer_is_looked_for_and_made_once(
         exit 1
     fi"""
     env = in_front_of("sbatch", lost)
-    name = drivers.submit(waiting, env=env)
+    name = drivers.submit(*drivers.snakemake(waiting), env=env)
     lab.open_gate()
     assert drivers.wait(name).code == 0
     assert len([job for job in slurm.jobs() if ":far-" not in job.comment]) == 1
@@ -270,10 +200,10 @@ def test_a_submission_that_is_refused_leaves_nothing(
     lab: Lab, drivers: Drivers, waiting: Path, cluster_file: Callable[[str], str], slurm: SlurmCluster
 ) -> None:
     cluster_file(SITE.replace("spare", "nosuch"))
-    refused = drivers.command("submit", "--", *drivers.snakemake(waiting)).wait()
+    refused = drivers.run("submit", "--", *drivers.snakemake(waiting))
     assert refused.code == 1
     assert "invalid partition" in refused.output
-    assert [path.name for path in (lab.folder / "state/marin-rules/drivers").iterdir()] == [".lock"]
+    assert [path.name for path in drivers.folder.iterdir()] == [".lock"]
     assert slurm.jobs() == []
 
 
@@ -282,11 +212,11 @@ def test_what_runs_is_the_code_of_the_submission(
 ) -> None:
     for node in ("gpu1", "gpu2"):
         slurm.set_down(node)
-    name = drivers.submit(waiting)
+    name = drivers.submit(*drivers.snakemake(waiting))
     waiting.write_text("raise RuntimeError('edited')")
     for node in ("gpu1", "gpu2"):
         slurm.resume(node)
-    lab.wait_until(lambda: attempts(lab), "the step to run")
+    lab.wait_until(lambda: drivers.attempts("far"), "the step to run")
     script = slurm.run("scontrol", "write", "batch_script", jobs_of(slurm)[1].id, "-")
     lab.open_gate()
     assert drivers.wait(name).code == 0, drivers.log(name)
@@ -302,7 +232,7 @@ def test_hand_written_rules_must_be_what_they_were(
     rules.write_text("# none yet\n")
     for node in ("gpu1", "gpu2"):
         slurm.set_down(node)
-    name = drivers.submit(waiting)
+    name = drivers.submit(*drivers.snakemake(waiting))
     rules.write_text("raise RuntimeError('edited')\n")
     for node in ("gpu1", "gpu2"):
         slurm.resume(node)
@@ -312,11 +242,13 @@ def test_hand_written_rules_must_be_what_they_were(
 
 def test_values_of_variables_are_seen_by_nobody_else(lab: Lab, drivers: Drivers, slurm: SlurmCluster) -> None:
     secret, own = "open-sesame-4711", "env-vars-0815"
-    source = WAITING.replace("remote(far, ", 'remote(far, env_vars={"OWN": os.environ["OWN"]}, ')
+    source = FAR_AND_NEAR.replace("remote(far, ", 'remote(far, env_vars={"OWN": os.environ["OWN"]}, ')
     check = 'assert len(os.environ["TOKEN"]) == 16 and os.environ["OWN"]'
-    experiment = lab.experiment(source.replace('open("gate").read()', f'open("gate").read(); {check}'))
-    name = drivers.submit(experiment, "-e", "TOKEN", env={"TOKEN": secret, "OWN": own})
-    lab.wait_until(lambda: attempts(lab), "the step to run")
+    experiment = lab.experiment(source.replace('attempt("far", config)', f'attempt("far", config); {check}'))
+    shut_gate(lab, "far")
+    variables = {"TOKEN": secret, "OWN": own}
+    name = drivers.submit(*drivers.snakemake(experiment), options=("-e", "TOKEN"), env=variables)
+    lab.wait_until(lambda: drivers.attempts("far"), "the step to run")
     driver, step = jobs_of(slurm)
     seen = slurm.run("scontrol", "show", "job", "--details")
     seen += slurm.run("scontrol", "write", "batch_script", driver.id, "-")
@@ -328,7 +260,7 @@ def test_values_of_variables_are_seen_by_nobody_else(lab: Lab, drivers: Drivers,
             except OSError:
                 continue
     slurm.run("scontrol", "requeue", driver.id)
-    lab.wait_until(lambda: f"found  far: slurm job {step.id}" in drivers.log(name), "a new start")
+    lab.wait_until(lambda: f"found  far: slurm job {step.id}" in drivers.printed(name), "a new start")
     lab.open_gate()
     assert drivers.wait(name).code == 0, drivers.log(name)
     assert "came to the end, token 16" in drivers.log(name)
@@ -341,48 +273,45 @@ def test_values_of_variables_are_seen_by_nobody_else(lab: Lab, drivers: Drivers,
 
 
 def test_a_driver_of_python(lab: Lab, drivers: Drivers, waiting: Path, slurm: SlurmCluster) -> None:
-    ran = drivers.command(
-        *("submit", "--no-wait", "--cluster", "site", "--", "python", str(waiting), "--prefix", str(lab.prefix)),
+    name = drivers.submit(
+        *("python", waiting, "--prefix", lab.prefix),
+        options=("--cluster", "site"),
         env={"SNAKEMAKE_PROFILE": str(PROFILE)},
-    ).wait()
-    assert ran.code == 0, ran.output
-    name = Drivers.id_in(ran)
-    lab.wait_until(lambda: attempts(lab), "the step to run")
+    )
+    lab.wait_until(lambda: drivers.attempts("far"), "the step to run")
     driver, step = jobs_of(slurm)
     slurm.run("scontrol", "requeue", driver.id)
-    lab.wait_until(lambda: f"found  far: slurm job {step.id}" in drivers.log(name), "a new start")
+    lab.wait_until(lambda: f"found  far: slurm job {step.id}" in drivers.printed(name), "a new start")
     lab.open_gate()
     assert drivers.wait(name).code == 0, drivers.log(name)
-    assert attempts(lab) == [step.id]
-    listed = json.loads(drivers.command("jobs", "list", "--json").wait().output)
+    assert drivers.attempts("far") == [step.id]
+    listed = json.loads(drivers.run("jobs", "list", "--json").output)
     assert [found["state"] for found in listed["drivers"]] == ["ENDED (exit code 0)"]
 
 
 def test_a_step_beside_the_driver_ends_with_it_and_runs_again(lab: Lab, drivers: Drivers, slurm: SlurmCluster) -> None:
-    source = WAITING.replace('open("gate").read()', "pass").replace(
-        'print("came to the end', 'far(config); open("gate").read(); print("came to the end'
-    )
-    name = drivers.submit(lab.experiment(source))
-    lab.wait_until(lambda: list(lab.prefix.glob("near-*/attempts")), "the step beside the driver")
+    shut_gate(lab, "near")
+    name = drivers.submit(*drivers.snakemake(lab.experiment(FAR_AND_NEAR)))
+    lab.wait_until(lambda: drivers.attempts("near"), "the step beside the driver")
     (driver,) = [job for job in slurm.jobs() if ":far-" not in job.comment]
     slurm.run("scontrol", "requeue", driver.id)
     lab.wait_until(
-        lambda: f"driver {name} on gpu" in drivers.log(name) and "started again (1)" in drivers.log(name), "it"
+        lambda: re.search(rf"driver {name} on gpu.*started again \(1\)", drivers.printed(name), re.DOTALL),
+        "a new start",
     )
-    (path,) = lab.prefix.glob("near-*/attempts")
-    lab.wait_until(lambda: path.read_text().split() == [driver.id, driver.id], "the next attempt")
+    lab.wait_until(lambda: drivers.attempts("near") == [driver.id, driver.id], "the next attempt")
     lab.open_gate()
     assert drivers.wait(name).code == 0, drivers.log(name)
-    assert len(attempts(lab)) == 1
+    assert len(drivers.attempts("far")) == 1
 
 
 def test_the_tutorial_of_array_steps_is_submitted_from_a_shell_that_closes(
     lab: Lab, drivers: Drivers, slurm: SlurmCluster
 ) -> None:
     tutorial = REPOSITORY / "experiments" / "tutorials" / "word_count.py"
-    shell = drivers.command("submit", "--", *drivers.snakemake(tutorial))
+    shell = drivers.start("submit", "--", *drivers.snakemake(tutorial))
     shell.wait_for(lambda: "start  word_count/text" in shell.output, "the driver runs")
-    driver = drivers.id_in(Result(0, shell.output, 0.0))
+    driver = drivers.id_in(shell.output)
     os.killpg(shell.pid, signal.SIGHUP)  # What closing a terminal does.
     shell.process.wait()
     ended = drivers.wait(driver)

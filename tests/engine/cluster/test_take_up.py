@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from snakemake_interface_common.exceptions import WorkflowError
 
+from marin_rules.clusters.prices import Price, price_fields
 from marin_rules.clusters.protocol import BusyError, ClusterError, JobState, JobTag, RefusedError
+from marin_rules.engine import plan_in_process
 from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenStep
 from marin_rules.state.info import info_path
@@ -19,7 +21,7 @@ from marin_rules.state.status import Status
 from marin_rules.state.step_lease import open_lease
 from marin_rules.state.submission_turn import open_turn
 from marin_rules.storage.leases.owner import Owner
-from support.fake_cluster import ClusterWorld, Driver, FakeJob, write_status
+from support.fake_cluster import ClusterWorld, Driver, FakeJob, FakeSite, write_status
 
 DONE, FAILED = ["model"], ["model"]
 NOTHING: list[str] = []
@@ -55,6 +57,15 @@ def test_a_step_is_submitted_followed_and_done(world: ClusterWorld) -> None:
     assert driver.results == (DONE, NOTHING)
     assert driver.said == ["queue  model: fake job 1, 3 cores", "start  model on node1"]
     assert not log.exists()
+
+
+def test_a_job_is_told_its_price_if_there_is_one(world: ClusterWorld) -> None:
+    driver = world.driver("model", "other")
+    driver.submit("model")
+    plan_in_process.current().site = FakeSite(hourly=Price(1.25, "2026-01-01", "a page"))
+    driver.submit("other")
+    first, second = (price_fields(world.cluster.requests[number].variables) for number in ("1", "2"))
+    assert (first, second) == ({}, {"usd_an_hour": 1.25, "price_date": "2026-01-01"})
 
 
 def test_nothing_is_left_beside_a_step_that_was_submitted(world: ClusterWorld) -> None:
@@ -99,7 +110,7 @@ def test_settings_reach_the_job(world: ClusterWorld) -> None:
 def test_a_cluster_that_cannot_be_opened_is_told_before_anything_runs(
     world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> None:
+    def refuse(name: str | None) -> None:
         raise SettingsError("no library")
 
     monkeypatch.setattr(world, "cluster", None)

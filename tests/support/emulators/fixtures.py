@@ -59,8 +59,8 @@ def s3(s3_process: S3Emulator) -> Iterator[S3Emulator]:
 
 
 @pytest.fixture(scope="session")
-def batch_process() -> Iterator[BatchEmulator]:
-    emulator = BatchEmulator()
+def batch_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchEmulator]:
+    emulator = BatchEmulator(tmp_path_factory.mktemp("batch"))
     yield emulator
     emulator.close()
 
@@ -70,12 +70,14 @@ def batch(batch_process: BatchEmulator) -> Iterator[BatchEmulator]:
     """Google Batch without jobs; what a test leaves running is ended."""
     batch_process.reset()
     yield batch_process
+    objections = batch_process.take_objections()
     batch_process.reset()
+    assert objections == [], "what Google's own documents have against requests of this test"
 
 
 @pytest.fixture(scope="session")
-def tpu_process() -> Iterator[TpuEmulator]:
-    emulator = TpuEmulator()
+def tpu_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TpuEmulator]:
+    emulator = TpuEmulator(tmp_path_factory.mktemp("tpu"))
     yield emulator
     emulator.close()
 
@@ -85,7 +87,9 @@ def tpu(tpu_process: TpuEmulator) -> Iterator[TpuEmulator]:
     """Cloud TPU without slices; what a test leaves running is ended."""
     tpu_process.reset()
     yield tpu_process
+    objections = tpu_process.take_objections()
     tpu_process.reset()
+    assert objections == [], "what Google's own documents have against requests of this test"
 
 
 @pytest.fixture

@@ -205,10 +205,10 @@ class Replayer:
 
     def _node(self, parent: int, answer: Any) -> int:
         key = (parent, answer)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._parents)
+        number = self._numbers.setdefault(key, len(self._parents))
+        if number == len(self._parents):
             self._parents.append(key)
-        return self._numbers[key]
+        return number
 
     def _run(self, node: int) -> Request | str:
         answers: list[Any] = []

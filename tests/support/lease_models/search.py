@@ -20,6 +20,18 @@ type Stored = tuple[bytes, Any] | None
 """The content of an object and its version."""
 
 
+class Event(NamedTuple):
+    """What leads from one state to the next. It is put into words only if somebody is to read it: few are."""
+
+    words: str
+    who: int | None = None
+    request: Request = ()
+    answer: Any = None
+
+    def __str__(self) -> str:
+        return self.words.format(who=self.who, request=_shown(self.request), answer=str(self.answer)[:40])
+
+
 class State(NamedTuple):
     """Everything that the rest of a history depends on. All parts that are large are numbers of what is in a table."""
 
@@ -82,13 +94,13 @@ class Search:
             following: list[tuple[State, Any]] = []
             for state, trail in layer:
                 try:
-                    for label, successor in self._successors(state):
+                    for event, successor in self._successors(state):
                         self.transitions += 1
                         if successor not in seen:
                             seen.add(successor)
-                            following.append((successor, (trail, label)))
+                            following.append((successor, (trail, event)))
                 except _Found as found:
-                    return [*_lines(trail), found.label, str(found.violation)]
+                    return [*_lines(trail), str(found.event), str(found.violation)]
             layer = following
             self.deepest += 1
         self.states = len(seen)
@@ -113,17 +125,17 @@ class Search:
             ledger=self._put(Ledger()),
         )
 
-    def _successors(self, state: State) -> Iterator[tuple[str, State]]:
+    def _successors(self, state: State) -> Iterator[tuple[Event, State]]:
         if state.expiries:
             later = state._replace(now=state.now + LIFETIME_SECONDS, expiries=state.expiries - 1)
             awake = [later]
             for who in state.dozing:
                 awake = [after for each in awake for after in self._clock_read(each, who)]
-            yield from (("expiry", each) for each in awake)
+            yield from ((Event("expiry"), each) for each in awake)
         late = self._table[state.late]
         for position, (who, request) in enumerate(late):
             rest = state._replace(late=self._put(late[:position] + late[position + 1 :]))
-            yield f"{who} late {_shown(request)}", self._perform(rest, who, request)[1]
+            yield Event("{who} late {request}", who, request), self._perform(rest, who, request)[1]
         for who, node in enumerate(state.nodes):
             request = self.replayer.request(node)
             if isinstance(request, str) or who in state.dead or who in state.dozing:
@@ -132,28 +144,31 @@ class Search:
             if state.nodes[who] == self.replayer.begin(who):
                 break  # Those after this one have not begun either, and are like this one.
 
-    def _steps_of(self, who: int, request: Request, state: State) -> Iterator[tuple[str, State]]:
+    def _steps_of(self, who: int, request: Request, state: State) -> Iterator[tuple[Event, State]]:
         answer, after = self._perform(state, who, request)
-        label = f"{who} {_shown(request)} -> {_shown_answer(answer)}"
-        yield from ((label, each) for each in self._told(after, who, answer))
+        event = Event("{who} {request} -> {answer}", who, request, answer)
+        yield from ((event, each) for each in self._told(after, who, answer))
         if request[0] not in ("write", "delete", "commit"):
             return
         if state.kills:
-            yield f"{who} killed", state._replace(kills=state.kills - 1, dead=(*state.dead, who))
+            yield Event("{who} killed", who), state._replace(kills=state.kills - 1, dead=(*state.dead, who))
             sent = state._replace(late=self._put((*self._table[state.late], (who, request))))
-            yield f"{who} killed, sent", sent._replace(kills=state.kills - 1, dead=(*state.dead, who))
+            yield Event("{who} killed, sent", who), sent._replace(kills=state.kills - 1, dead=(*state.dead, who))
         if not state.losses:
             return
         fewer = state._replace(losses=state.losses - 1)
         late = fewer._replace(late=self._put((*self._table[state.late], (who, request))))
-        yield from ((f"{who} {_shown(request)} -> timeout", each) for each in self._told(late, who, LOST))
+        timeout = Event("{who} {request} -> timeout", who, request)
+        yield from ((timeout, each) for each in self._told(late, who, LOST))
         if not answer:
             return
         made = after._replace(losses=state.losses - 1)
-        yield from ((f"{label}, lost", each) for each in self._told(made, who, LOST))
+        lost = event._replace(words=f"{event.words}, lost")
+        yield from ((lost, each) for each in self._told(made, who, LOST))
         if not self.kind.is_fenced:
             refusal = False if request[0] == "delete" else None
-            yield from ((f"{label}, refused", each) for each in self._told(made, who, refusal))
+            refused = event._replace(words=f"{event.words}, refused")
+            yield from ((refused, each) for each in self._told(made, who, refusal))
 
     def _told(self, state: State, who: int, answer: Any) -> list[State]:
         nodes = list(state.nodes)
@@ -162,7 +177,8 @@ class Search:
 
     def _clock_read(self, state: State, who: int) -> list[State]:
         """A clock tells nothing new until time passes: it is read at once, or after the next expiry."""
-        state = state._replace(dozing=tuple(other for other in state.dozing if other != who))
+        if who in state.dozing:
+            state = state._replace(dozing=tuple(other for other in state.dozing if other != who))
         if self.replayer.request(state.nodes[who]) != ("now",):
             return [state]
         later = [state._replace(dozing=tuple(sorted((*state.dozing, who))))] if state.expiries else []
@@ -172,7 +188,7 @@ class Search:
         try:
             return self._perform_unchecked(state, who, request)
         except Violation as violation:
-            raise _Found(f"{who} {_shown(request)}", violation) from violation
+            raise _Found(Event("{who} {request}", who, request), violation) from violation
 
     def _perform_unchecked(self, state: State, who: int, request: Request) -> tuple[Any, State]:
         match request:
@@ -230,16 +246,16 @@ class Search:
         return ledger
 
     def _put(self, value: Any) -> int:
-        if value not in self._numbers:
-            self._numbers[value] = len(self._table)
+        number = self._numbers.setdefault(value, len(self._table))
+        if number == len(self._table):
             self._table.append(value)
-        return self._numbers[value]
+        return number
 
 
 class _Found(Exception):
-    def __init__(self, label: str, violation: Violation) -> None:
-        super().__init__(label)
-        self.label, self.violation = label, violation
+    def __init__(self, event: Event, violation: Violation) -> None:
+        super().__init__(event)
+        self.event, self.violation = event, violation
 
 
 def _version_in(stored: Stored) -> Any:
@@ -249,14 +265,10 @@ def _version_in(stored: Stored) -> Any:
 def _lines(trail: Any) -> list[str]:
     lines: list[str] = []
     while trail is not None:
-        trail, label = trail
-        lines.append(label)
+        trail, event = trail
+        lines.append(str(event))
     return lines[::-1]
 
 
 def _shown(request: Request) -> str:
     return " ".join("lease" if part == LEASE else str(part).rpartition("/")[2][:24] for part in request)
-
-
-def _shown_answer(answer: Any) -> str:
-    return str(answer)[:40]

@@ -1,4 +1,4 @@
-"""`python -m support.emulators.batch`: prints its port, serves until its standard input ends."""
+"""`python -m support.emulators.batch FOLDER`: prints its port, serves until its standard input ends."""
 
 from support.emulators.batch.service import BatchService
 from support.emulators.rpc.server import run

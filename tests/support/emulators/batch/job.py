@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import Any
 
 from google.cloud import batch_v1
 
+from support.emulators.metadata_server import MetadataServer
 from support.emulators.rpc.machine import Machine
 from support.emulators.rpc.world import World
 
@@ -61,6 +63,7 @@ class Task:
 
     message: Any
     machine: Machine | None = None
+    metadata: MetadataServer | None = None
     retries: int = 0
     lost: int | None = None
     """The reserved exit code with which its machine was taken away."""
@@ -165,9 +168,13 @@ class Job:
             where = f"{zone}/instances/{next(_instances)}"
             task.lost = None
             task.machine = Machine(self._world.folder / f"{self.message.uid}-{index}-{task.retries}")
+            task.metadata = MetadataServer(zone.removeprefix("zones/"))
             self._set_task(index, TaskState.ASSIGNED, where=where)
             self._set_task(index, TaskState.RUNNING, where=where)
-            code = await self._execute(index, task, task.machine)
+            try:
+                code = await self._execute(index, task, task.machine)
+            finally:
+                threading.Thread(target=task.metadata.close).start()  # It takes a moment.
             task.machine.take_away()
             task.machine = None
             code = task.lost or code
@@ -206,6 +213,7 @@ class Job:
             **dict(self._spec.environment.variables),
             **(dict(group[index].variables) if (group := self.message.task_groups[0].task_environments) else {}),
             **dict(runnable.environment.variables),
+            **(task.metadata.environment if task.metadata is not None else {}),
             "BATCH_TASK_INDEX": str(index),
             "BATCH_TASK_COUNT": str(len(self.tasks)),
             "BATCH_TASK_RETRY_ATTEMPT": str(task.retries),

@@ -13,7 +13,7 @@ from support.emulators.rpc.errors import invalid
 from support.emulators.rpc.server import page_of
 
 _COMPARISON = re.compile(
-    r'\s*(?:(?P<log>logName)|labels\."?(?P<label>[\w.-]+?)"?|(?P<time>timestamp))\s*(?P<sign>=|>=|>)\s*"(?P<value>[^"]*)"\s*'
+    r'\s*(?:(?P<log>logName)|labels\."?(?P<label>[\w.-]+?)"?|(?P<time>timestamp))\s*(?P<sign>=~|=|>=|>)\s*"(?P<value>[^"]*)"\s*'
 )
 _LARGEST_PAGE = 1000
 
@@ -70,6 +70,8 @@ def _matches(line: Line, text: str) -> bool:
             moment = datetime.fromisoformat(value)
             if not (line.time > moment or (sign == ">=" and line.time == moment)):
                 return False
-        elif value != (line.log if comparison["log"] else line.labels.get(comparison["label"])):
+            continue
+        found = line.log if comparison["log"] else line.labels.get(comparison["label"], "")
+        if not (re.search(value, found) if sign == "=~" else value == found):
             return False
     return True

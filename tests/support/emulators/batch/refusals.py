@@ -8,8 +8,6 @@ from typing import Any
 from google.cloud import batch_v1
 
 from support.emulators.rpc.errors import invalid
-from support.emulators.rpc.judge import objections
-from support.emulators.rpc.server import document_of
 
 PROJECT_NUMBER = "1234567890"
 
@@ -39,10 +37,6 @@ def check(request: Any) -> None:
     region = request.parent.rpartition("/")[2]
     if region not in ZONES:
         raise invalid(f"Location {region} is not found or access is unauthorized.")
-    document = document_of(request.job)
-    wrong = objections("batch.v1", "Job", document)
-    if wrong:
-        raise invalid(f"Google's discovery document objects: {'; '.join(wrong)}")
     if type(request).pb(request).ByteSize() > _LARGEST_DEFINITION:
         raise invalid("The job definition is larger than 1 MB.")
     job = request.job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -39,9 +38,8 @@ QUIRKS = frozenset({"unordered events", "us-east1 unreachable"})
 class BatchService:
     """Google Batch behind the front."""
 
-    def __init__(self) -> None:
-        # Below the system's folder for such: removed with the process, or by a later reset.
-        self._scratch = tempfile.TemporaryDirectory(prefix="batch-emulator-")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._logs = Logs()
         self._operations = Operations()
         self._jobs: dict[str, Job] = {}
@@ -129,7 +127,7 @@ class BatchService:
         raise ValueError(f"no job {job}")
 
     def _new_world(self) -> BatchWorld:
-        return BatchWorld(Path(self._scratch.name) / uuid.uuid4().hex, print_line=self._logs.add)
+        return BatchWorld(self._folder / uuid.uuid4().hex, print_line=self._logs.add)
 
     # --- for clients
 

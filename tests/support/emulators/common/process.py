@@ -15,12 +15,12 @@ _START_SECONDS = 60.0
 
 
 class EmulatorProcess:
-    """`python -m <module>`, up and listening once constructed."""
+    """`python -m <module> <arguments>`, up and listening once constructed."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
         path = os.pathsep.join(filter(None, [str(_TESTS), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", module, *arguments],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

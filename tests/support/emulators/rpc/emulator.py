@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
@@ -21,8 +22,9 @@ class RpcEmulator:
     module: ClassVar[str]
     """What `python -m` runs."""
 
-    def __init__(self) -> None:
-        self._process = EmulatorProcess(self.module)
+    def __init__(self, folder: Path) -> None:
+        """Its machines have their disks below `folder`, which stays: a process that is killed cannot clean up."""
+        self._process = EmulatorProcess(self.module, str(folder))
         self.address = f"127.0.0.1:{self._process.port}"
         self._channel = self.open_channel()
         self._ask = self._channel.unary_unary(CONTROL)
@@ -39,6 +41,11 @@ class RpcEmulator:
         """The calls of clients since the last `forget_calls`, as they came: of these methods, or all."""
         found = [RpcCall(**document) for document in self.control("calls")]
         return [call for call in found if not methods or call.method in methods]
+
+    def take_objections(self) -> list[str]:
+        """What Google's own documents have against requests of clients since the last reset; forgotten by this."""
+        found: list[str] = self.control("take_objections")
+        return found
 
     def forget_calls(self) -> None:
         self.control("forget_calls")

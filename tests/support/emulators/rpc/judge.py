@@ -1,15 +1,18 @@
 """Would Google take this request? Judged by what Google publishes about its services, not by our clients.
 
 The tables in `discovery/` hold the names, types and values of all fields that a request may have, and which of them
-only Google sets. They were taken from the discovery documents of batch.v1 (2026-11-03) and tpu.v2 (2026-10-01), as
-found in google-api-python-client 2.202.0. That package itself is 111 MB, for hundreds of services.
+only Google sets; for each method the patterns of its resource names, its parameters and its body. `take_discovery` made
+them from the discovery documents of batch.v1 (2026-11-03), tpu.v2 (2026-10-01) and logging.v2 (2026-09-11).
+`rest.json` has the few methods of other services that are asked over REST, from the same package: verb, path,
+parameters, body.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,65 @@ def objections(service: str, schema: str, document: Any) -> list[str]:
     """What is wrong with a JSON document that should be of this schema of a service, such as `batch.v1` and `Job`."""
     schemas = _schemas(service)
     return list(_judge(schemas, schemas[schema], document, schema))
+
+
+def objections_to_call(method: str, request: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a call over gRPC: the full name of its method, and its request as JSON."""
+    found = _methods().get(method)
+    return [f"{method}: no such method"] if found is None else list(_judge_call(found, request))
+
+
+def _judge_call(method: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[str]:
+    path, query, field = method["path"], method["query"], method["field"]
+    for name, pattern in path.items():
+        if not re.fullmatch(pattern, request.get(name, "")):
+            yield f"{name}: {request.get(name)!r} does not match {pattern}"
+    rest = {}
+    for name, value in request.items():
+        if name in query:
+            yield from _judge({}, query[name], value, name)
+        elif name not in path:
+            rest[name] = value
+    body = rest.pop(field, {}) if field else rest
+    if method["body"] is not None:
+        yield from objections(method["service"], method["body"], body)
+    if field or method["body"] is None:
+        yield from (f"{name}: unknown field" for name in rest)
+
+
+@dataclass(frozen=True)
+class RestMethod:
+    """A method of a service, as Google publishes it."""
+
+    id: str
+    verb: str
+    path: str
+    query: Sequence[str] = ()
+    body: Mapping[str, Any] | None = None
+
+    def matches(self, verb: str, path: str) -> bool:
+        pattern = re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(self.path))
+        return verb == self.verb and re.fullmatch(pattern, path) is not None
+
+    def objections(self, query: Iterable[str], body: Any) -> list[str]:
+        """What is wrong with a request for it."""
+        unknown = [f"{name}: unknown parameter" for name in query if name not in self.query]
+        if self.body is None:
+            return unknown if body is None else [*unknown, "a body where none is taken"]
+        return [*unknown, *_judge({}, self.body, body, self.id)]
+
+
+def rest_method(service: str, verb: str, path: str) -> RestMethod | None:
+    """The method of a service that a request is for; None if Google has none, or the table none."""
+    table = json.loads((_FOLDER / "rest.json").read_text())
+    methods = (RestMethod(**row) for row in table.get(service, ()))
+    return next((method for method in methods if method.matches(verb, path)), None)
+
+
+@cache
+def _methods() -> Mapping[str, Any]:
+    methods: Mapping[str, Any] = json.loads((_FOLDER / "methods.json").read_text())
+    return methods
 
 
 @cache

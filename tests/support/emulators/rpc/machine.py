@@ -32,6 +32,9 @@ class Machine:
         self.folder = folder
         self.is_gone = False
         self._mark = secrets.token_hex(8)
+        self._sessions: set[int] = set()
+        """Those of its programs: the mark of a process cannot be read while it begins another program."""
+
         folder.mkdir(parents=True)
 
     async def run(
@@ -54,8 +57,12 @@ class Machine:
             take(f"{words[0]}: {error.strerror}")
             return 127
         assert process.stdout is not None
+        self._sessions.add(process.pid)
+        if self.is_gone:
+            self.take_away()
         reading = asyncio.ensure_future(_read(process.stdout, take))
         code = await process.wait()
+        self._sessions.discard(process.pid)
         await asyncio.wait({reading}, timeout=_DRAIN_SECONDS)
         reading.cancel()
         return code if code >= 0 else 128 - code
@@ -79,6 +86,9 @@ class Machine:
     def take_away(self) -> None:
         """Cut its power."""
         self.is_gone = True
+        for session in self._sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(session, signal.SIGKILL)
         while self.processes():
             self.signal(signal.SIGKILL)
 

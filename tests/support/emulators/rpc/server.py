@@ -1,8 +1,9 @@
 """The gRPC front of an emulator: lets faults befall calls, and hands the rest to its service.
 
 `run` serves on a free port of 127.0.0.1, prints that port as one line, and ends with its parent, as the emulators of
-stores do. Everything happens on one event loop, so that no call comes between the checks and the changes of another.
-Tests steer it by calls of one more method, `CONTROL`, whose requests and answers are JSON; these meet no faults.
+stores do. The machines of its service are folders below the one that it is given. Everything happens on one event loop,
+so that no call comes between the checks and the changes of another. Tests steer it by calls of one more method,
+`CONTROL`, whose requests and answers are JSON; these meet no faults.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import dataclasses
 import json
 import math
 import os
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -23,9 +26,13 @@ from support.emulators.common import faults
 from support.emulators.common.faults import FaultBook, FaultRule
 from support.emulators.common.server import Era, end_with_parent
 from support.emulators.rpc.errors import RpcError, invalid, usual
+from support.emulators.rpc.judge import objections_to_call
 from support.emulators.rpc.service import Method, RpcCall, Service
 
 CONTROL = "/emulator/Control"
+
+_OF_ANY_SERVICE = frozenset({"google.longrunning.Operations/GetOperation"})
+"""Methods that belong to no service of their own, and stand in no table."""
 
 _LOST = RpcError(grpc.StatusCode.UNAVAILABLE, "Socket closed")
 """What a client reports whose connection is closed before the answer."""
@@ -38,6 +45,9 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._service = service
         self._faults = FaultBook()
         self._calls: list[RpcCall] = []
+        self._objections: list[str] = []
+        """What Google's own documents have against the requests of clients."""
+
         self._era = Era()
 
     def service(self, details: Any) -> Any:
@@ -51,7 +61,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
         async def handle(request: Any, context: Any) -> Any:
             mask = dict(context.invocation_metadata()).get("x-goog-fieldmask", "")
             try:
-                return masked(await self._handle(name.rpartition("/")[2], method, request, mask), mask)
+                return masked(await self._handle(name.lstrip("/"), method, request, mask), mask)
             except RpcError as error:
                 await context.abort(error.code, error.message)
 
@@ -62,8 +72,13 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
     async def _handle(self, name: str, method: Method, request: Any, mask: str) -> Any:
         era = self._era
         document = document_of(request)
-        call = RpcCall(name, document.get("name") or document.get("parent") or "", request=document, mask=mask)
+        place = document.get("name") or document.get("parent") or ""
+        call = RpcCall(name.rpartition("/")[2], place, request=document, mask=mask)
         self._calls.append(call)
+        if name not in _OF_ANY_SERVICE and (wrong := objections_to_call(name, document)):
+            self._objections += wrong
+            call.code = "INVALID_ARGUMENT"
+            raise invalid(f"Google's discovery document objects: {'; '.join(wrong)}")
         verdict = self._faults.judge(call)
         if verdict.delay:
             call.fault = faults.LATENCY
@@ -100,8 +115,12 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
                 self._service.reset()
                 self._faults.clear()
                 self._calls.clear()
+                self._objections.clear()
             case "inject":
-                self._faults.add(FaultRule.from_document(arguments))
+                rule = FaultRule.from_document(arguments)
+                if rule.kind not in faults.KINDS:
+                    grpc.StatusCode[rule.kind]  # KeyError: a code of HTTP means nothing here.
+                self._faults.add(rule)
             case "clear_faults":
                 self._faults.clear()
                 self._era.release()
@@ -109,6 +128,10 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]
                 return [dataclasses.asdict(call) for call in self._calls]
             case "forget_calls":
                 self._calls.clear()
+            case "take_objections":
+                taken = list(self._objections)
+                self._objections.clear()
+                return taken
             case _:
                 return self._service.control(what, arguments)
         return None
@@ -184,8 +207,8 @@ def page_of[Item](items: list[Item], size: int, token: str, *, most: int) -> tup
     return page, str(following) if following < len(items) else ""
 
 
-async def _serve(make_service: Callable[[], Service]) -> None:
-    service = make_service()
+async def _serve(make_service: Callable[[Path], Service], folder: Path) -> None:
+    service = make_service(folder)
     threading.Thread(target=end_with_parent, args=(os.getppid(), service.close), daemon=True).start()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((Front(service),))
@@ -195,5 +218,5 @@ async def _serve(make_service: Callable[[], Service]) -> None:
     await asyncio.Event().wait()
 
 
-def run(make_service: Callable[[], Service]) -> None:
-    asyncio.run(_serve(make_service))
+def run(make_service: Callable[[Path], Service]) -> None:
+    asyncio.run(_serve(make_service, Path(sys.argv[1])))

@@ -18,6 +18,10 @@ class TpuEmulator(RpcEmulator):
         """How many queued resources there may be, in whatever state."""
         self.control("quota", most=most)
 
+    def silence(self, *zones: str) -> None:
+        """Lists go on without these zones from now on, and name them as unreachable; none lets all answer."""
+        self.control("silence", zones=zones)
+
     def preempt(self, resource: str) -> None:
         """Take away all nodes of a Spot resource."""
         self.control("preempt", resource=resource)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,22 +18,25 @@ from support.emulators.rpc.operations import Operations
 from support.emulators.rpc.server import page_of
 from support.emulators.rpc.service import Method
 from support.emulators.rpc.world import World
-from support.emulators.tpu.refusals import check
+from support.emulators.tpu.refusals import accelerator_types, check, runtime_versions
 from support.emulators.tpu.slice import Slice, State
 
 _TPU = "google.cloud.tpu.v2.Tpu"
 _LARGEST_PAGE = 1000
+_SMALL_PAGE = 5
+"""Of what a zone offers: so that no client gets by with the first page."""
 
 
 class TpuService:
     """Cloud TPU behind the front."""
 
-    def __init__(self) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="tpu-emulator-")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._operations = Operations("google.cloud.common.OperationMetadata")
         self._slices: dict[str, Slice] = {}
         self._by_request: dict[str, Slice] = {}
         self._most: int | None = None
+        self._silent: set[str] = set()
         self._world = self._new_world()
         operation = operations_pb2.Operation
         self.methods: Mapping[str, Method] = {
@@ -46,6 +48,14 @@ class TpuService:
             f"{_TPU}/DeleteQueuedResource": Method(self._delete, tpu_v2.DeleteQueuedResourceRequest, operation),
             f"{_TPU}/GetNode": Method(self._get_node, tpu_v2.GetNodeRequest, tpu_v2.Node),
             f"{_TPU}/ListNodes": Method(self._list_nodes, tpu_v2.ListNodesRequest, tpu_v2.ListNodesResponse),
+            f"{_TPU}/ListAcceleratorTypes": Method(
+                self._list_accelerator_types,
+                tpu_v2.ListAcceleratorTypesRequest,
+                tpu_v2.ListAcceleratorTypesResponse,
+            ),
+            f"{_TPU}/ListRuntimeVersions": Method(
+                self._list_runtime_versions, tpu_v2.ListRuntimeVersionsRequest, tpu_v2.ListRuntimeVersionsResponse
+            ),
             "google.longrunning.Operations/GetOperation": self._operations.method,
         }
 
@@ -57,6 +67,7 @@ class TpuService:
         self._by_request.clear()
         self._operations.reset()
         self._most = None
+        self._silent = set()
         self._world = self._new_world()
 
     def close(self) -> None:
@@ -70,6 +81,8 @@ class TpuService:
                 self._world.change()
             case "quota":
                 self._most = arguments["most"]
+            case "silence":
+                self._silent = set(arguments["zones"])
             case "preempt":
                 found = self._named(arguments["resource"])
                 if not found.is_spot:
@@ -105,7 +118,7 @@ class TpuService:
         raise ValueError(f"no node {node}")
 
     def _new_world(self) -> World:
-        return World(Path(self._scratch.name) / uuid.uuid4().hex)
+        return World(self._folder / uuid.uuid4().hex)
 
     # --- for clients
 
@@ -144,8 +157,11 @@ class TpuService:
 
     def _list(self, request: Any) -> Any:
         found = [found.message for name, found in self._slices.items() if _is_below(name, request.parent)]
-        page, token = page_of(found, request.page_size, request.page_token, most=_LARGEST_PAGE)
-        return tpu_v2.ListQueuedResourcesResponse(queued_resources=page, next_page_token=token)
+        heard = [message for message in found if message.name.split("/")[3] not in self._silent]
+        page, token = page_of(heard, request.page_size, request.page_token, most=_LARGEST_PAGE)
+        project = request.parent.split("/")[1]
+        unreachable = [f"projects/{project}/locations/{zone}" for zone in sorted(self._silent)]
+        return tpu_v2.ListQueuedResourcesResponse(queued_resources=page, next_page_token=token, unreachable=unreachable)
 
     def _delete(self, request: Any) -> operations_pb2.Operation:
         found = self._slice(request.name)
@@ -173,6 +189,22 @@ class TpuService:
         below = [node for node in nodes if _is_below(node.name, request.parent)]
         page, token = page_of(below, request.page_size, request.page_token, most=_LARGEST_PAGE)
         return tpu_v2.ListNodesResponse(nodes=page, next_page_token=token)
+
+    def _list_accelerator_types(self, request: Any) -> Any:
+        types = [
+            tpu_v2.AcceleratorType(name=f"{request.parent}/acceleratorTypes/{name}", type_=name)
+            for name in accelerator_types(request.parent)
+        ]
+        page, token = page_of(types, request.page_size, request.page_token, most=_SMALL_PAGE)
+        return tpu_v2.ListAcceleratorTypesResponse(accelerator_types=page, next_page_token=token)
+
+    def _list_runtime_versions(self, request: Any) -> Any:
+        versions = [
+            tpu_v2.RuntimeVersion(name=f"{request.parent}/runtimeVersions/{version}", version=version)
+            for version in runtime_versions(request.parent)
+        ]
+        page, token = page_of(versions, request.page_size, request.page_token, most=_SMALL_PAGE)
+        return tpu_v2.ListRuntimeVersionsResponse(runtime_versions=page, next_page_token=token)
 
     def _slice(self, name: str) -> Slice:
         try:

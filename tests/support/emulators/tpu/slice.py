@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ State: Any = tpu_v2.QueuedResourceState.State
 NodeState: Any = tpu_v2.Node.State
 
 _addresses = itertools.count(1)
+
+_IMAGE = Path(__file__).with_name("host_image")
+"""Programs that hosts have, beside those of this machine."""
 
 
 class Host:
@@ -47,9 +52,12 @@ class Host:
         file = self.machine.folder / "startup-script"
         file.write_text(script if script.startswith("#!") else f"#!/bin/sh\n{script}")
         file.chmod(0o755)
-        self._life = asyncio.ensure_future(
-            self.machine.run([str(file)], self.metadata.environment, self.lines.append, cwd=disk)
-        )
+        variables = {
+            **self.metadata.environment,
+            "PATH": f"{_IMAGE}{os.pathsep}{os.environ['PATH']}",
+            "EMULATED_PYTHON": sys.executable,
+        }
+        self._life = asyncio.ensure_future(self.machine.run([str(file)], variables, self.lines.append, cwd=disk))
 
     def shut_down(self) -> None:
         if self._life is not None:
@@ -110,7 +118,7 @@ class Slice:
 
     def _start_node(self, node: Any, zone: str) -> None:
         number = next(_addresses)
-        count = host_count(node.accelerator_type)
+        count = host_count(node)
         folder = self._world.folder / node.name.rpartition("/")[2]
         hosts = [
             Host(folder / f"host{host}-{number}", zone, f"127.1.{number % 250 + 1}.{host + 1}") for host in range(count)
@@ -124,9 +132,19 @@ class Slice:
                 **dict(node.metadata),
                 "agent-worker-number": str(index),
                 "worker-network-endpoints": ",".join(f"unknown:unknown:{other.address}" for other in hosts),
-                "tpu-env": f"ACCELERATOR_TYPE: '{node.accelerator_type}'\nWORKER_ID: '{index}'\nZONE: '{zone}'\n",
+                "tpu-env": self._tpu_env(node, index, zone),
             }
             host.boot(node.metadata.get("startup-script", ""))
+
+    def _tpu_env(self, node: Any, worker: int, zone: str) -> str:
+        name = node.name.rpartition("/")[2]
+        found = {"ACCELERATOR_TYPE": node.accelerator_type, "NODE_ID": name, "WORKER_ID": worker, "ZONE": zone}
+        slices = self.message.tpu.node_spec[0].multislice_params.node_count
+        if slices > 1:
+            first = next(iter(self.hosts.values()))[0]
+            found |= {"MEGASCALE_COORDINATOR_ADDRESS": f"{first.address}:8080", "MEGASCALE_NUM_SLICES": slices}
+            found["MEGASCALE_SLICE_ID"] = name.rpartition("-")[2]
+        return "".join(f"{key}: '{value}'\n" for key, value in found.items())
 
     # --- from outside
 
@@ -143,7 +161,11 @@ class Slice:
     def end(self, forget: Callable[[], None]) -> None:
         """Delete it, with its nodes."""
         self._stop(State.DELETING, NodeState.DELETING)
-        asyncio.get_running_loop().call_soon(forget)
+        self._life = asyncio.ensure_future(self._vanish(forget))
+
+    async def _vanish(self, forget: Callable[[], None]) -> None:
+        await self._leave()
+        forget()
 
     def reboot(self, node: str, host: int) -> None:
         self.hosts[node][host].boot(self.nodes[node].metadata.get("startup-script", ""))
