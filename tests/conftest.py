@@ -3,9 +3,12 @@
 With `--import-mode=importlib` pytest adds nothing to the path by itself.
 """
 
+import gc
 import signal
 import sys
 from pathlib import Path
+
+import pytest
 
 # Started in the background of a script, or with nohup. What tests start would ignore these signals as well, and some
 # tests are about them.
@@ -24,3 +27,14 @@ pytest_plugins = [
     "support.slurm.fixtures",
     "support.working_folder",
 ]
+
+
+# Thousands of tests stay until the end, once collected: the garbage collector would look at them over and over.
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()

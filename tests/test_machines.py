@@ -33,7 +33,7 @@ def train(config: object) -> None:
         (ResourceConfig.with_gpu(), MachineRequest(1, 4096, 16384, gpus=1, gpu_variants=("auto",)), "1 CPU, 4G, 1 GPU"),
         (
             ResourceConfig.with_tpu("v4-16"),
-            MachineRequest(32, 128 * 1024, 50 * 1024, replicas=2, tpu="v4-16"),
+            MachineRequest(32, 128 * 1024, 50 * 1024, replicas=2, tpus=("v4-16",)),
             "2 x (32 CPUs, 128G, TPU v4-16)",
         ),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.commands.main import COMMANDS
+from marin_rules.compat.counterparts import COUNTERPARTS, RENAMED
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "marin_rules"
@@ -20,9 +21,28 @@ EXAMPLES = {
     "experiments/primes.py",  # The reader writes it.
     "experiments/.runs/",  # Below the prefix.
     "experiments/.code/",
+    "experiments/.drivers/",
     "config/clusters/NAME.yaml",
     "config/clusters/name.yaml",
 }
+
+
+def test_the_import_map_is_what_is_served() -> None:
+    """docs/from-marin.md, row by row."""
+    table = re.search(
+        r"^\| Marin's module \| names \|\n\|---\|---\|\n((?:\|.*\|\n)+)",
+        (REPOSITORY / "docs/from-marin.md").read_text(),
+        re.MULTILINE,
+    )
+    assert table is not None
+    shown = {}
+    for row in table[1].splitlines():
+        modules, names = (
+            set(re.findall(r"`([\w.]+)`(?: \(`(\w+)`\))?", cell)) for cell in row.strip("| ").split(" | ")
+        )
+        shown |= {module: names for module, _ in modules}
+    served = {module: {(name, RENAMED.get(name, "")) for name in names} for module, names in COUNTERPARTS.items()}
+    assert shown == served
 
 
 def prose(page: str) -> str:

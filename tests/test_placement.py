@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from marin_rules import (
+    ANY_REGION,
     ExecutorStep,
     InputName,
     PlanError,
@@ -95,7 +96,7 @@ def test_a_multi_region_fits_its_regions(one: str, other: str, expected: tuple[s
 
 def test_two_regions_in_one_step_are_refused_with_the_evidence() -> None:
     with pytest.raises(PlanError) as refused:
-        placed(step("tokenize", {"train": ["gs://us1/x"]}), prefix="gs://eu4/marin")
+        placed(step("tokenize", {"train": ["gs://us1/x"]}, resources=ResourceConfig()), prefix="gs://eu4/marin")
     text = str(refused.value)
     assert text.startswith("step 'tokenize' is cross-region")
     assert "config.data.train[0] = gs://us1/x -> us-central1" in text
@@ -106,13 +107,24 @@ def test_two_regions_in_one_step_are_refused_with_the_evidence() -> None:
 @pytest.mark.parametrize("other", ["gs://us5/x", "gs://eu4/x", "gs://eu/x"])
 def test_regions_that_do_not_cover_each_other_are_refused(other: str) -> None:
     with pytest.raises(PlanError, match="cross-region"):
-        placed(step("a", "gs://us1/x", other))
+        placed(step("a", "gs://us1/x", other, resources=ResourceConfig()))
+
+
+def test_a_step_beside_the_driver_is_only_warned_about() -> None:
+    """It runs where the driver is, whatever the plan says, and what it reads is charged to a budget."""
+    warnings: list[str] = []
+    plan = make_plan([step("a", "gs://us1/x", "gs://eu4/x")], prefix="/out")
+    assert place(plan, region_of, warnings) == {0: None}
+    (warning,) = warnings
+    assert warning.startswith("step 'a' is cross-region")
+    assert "gs://eu4/x -> europe-west4" in warning
+    assert "beside the driver" in warning
 
 
 def test_a_dependency_in_another_region_is_refused() -> None:
     a = step("a", override_output_path="gs://eu4/a")
     with pytest.raises(PlanError, match=r"step 'b' is cross-region(.|\n)*config\.data = gs://eu4/a/x -> europe-west4"):
-        placed(step("b", a / "x"), prefix="gs://us1")
+        placed(step("b", a / "x", resources=ResourceConfig()), prefix="gs://us1")
 
 
 def test_mirrored_paths_do_not_count() -> None:
@@ -128,6 +140,8 @@ def test_resources_narrow_the_choice() -> None:
     zone = ResourceConfig.with_cpu(zone="us-central1-b")
     assert placed(step("a", "gs://us/x", resources=zone)) == {"a": ("us-central1",)}
     assert placed(ExecutorStep("a", remote(work, resources=zone), Config())) == {"a": ("us-central1",)}
+    anywhere = ResourceConfig.with_cpu(regions=[ANY_REGION])
+    assert placed(step("a", "gs://us1/x", resources=anywhere)) == {"a": ("us-central1",)}
     own = ExecutorStep("a", remote(work, resources=several), Config(), resources=zone)
     assert placed(own) == {"a": ("us-central1",)}
 
@@ -150,6 +164,12 @@ def test_steps_connected_to_a_tpu_share_its_region() -> None:
         **dict.fromkeys(["raw", "tokens", "train", "evaluate", "sibling"], ("us-central2",)),
         "apart": None,
     }
+
+
+def test_of_several_regions_a_group_gets_the_first_by_name() -> None:
+    """As in Marin, whose jobs of one DAG must meet where ours do."""
+    train = step("train", resources=tpu(regions=["us-east5", "us-central2", "europe-west4"]))
+    assert placed(train) == {"train": ("europe-west4",)}
 
 
 def test_data_anywhere_in_the_group_decide() -> None:

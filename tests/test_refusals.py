@@ -6,7 +6,7 @@ import array
 import functools
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -24,6 +24,7 @@ from marin_rules import (
     MarinRulesError,
     PlanError,
     ResourceConfig,
+    TpuConfig,
     compute_output_path,
     executor_main,
     remote,
@@ -161,11 +162,10 @@ GOOD = ExecutorStep("good", plain, None)
 @pytest.mark.parametrize(
     ("steps", "told"),
     [
-        (["a"], "steps[0] is a str ('a'), not an ExecutorStep"),
-        ([GOOD, None], "steps[1] is None, not an ExecutorStep"),
-        ([[GOOD]], "steps[0] is a list, not an ExecutorStep: write *steps"),
-        ([plain], "steps[0] is the function plain, not an ExecutorStep"),
-        ([InputName.hardcoded("x")], "steps[0] is the hard-coded path 'x': no step makes it"),
+        (["a"], "steps[0] is a str ('a'), neither an ExecutorStep nor a StepSpec"),
+        ([GOOD, None], "steps[1] is None, neither an ExecutorStep nor a StepSpec"),
+        ([[GOOD]], "steps[0] is a list, neither an ExecutorStep nor a StepSpec: write *steps"),
+        ([plain], "steps[0] is the function plain, neither an ExecutorStep nor a StepSpec"),
         (GOOD, "steps is a single step, not a list of them: write steps=[step]"),
         (GOOD / "x", "steps is a single step"),
         ("ab", "steps is a str ('ab'), not a list of steps"),
@@ -178,6 +178,38 @@ def test_steps_that_are_no_steps(steps: Any, told: str) -> None:
         make_plan(steps, prefix="/p")
     with pytest.raises(MarinRulesError, match=re.escape(told)):
         executor_main(ExecutorMainConfig(dry_run=True), steps=steps)
+
+
+def test_a_hard_coded_path_among_steps_is_nothing_to_run() -> None:
+    """As in Marin: what it stands for is made elsewhere."""
+    assert [step.name for step in make_plan([InputName.hardcoded("x"), GOOD], prefix="/p").steps] == [GOOD.name]
+    assert make_plan([], prefix="/p").steps == ()
+
+
+def test_a_step_that_does_not_run_needs_no_function() -> None:
+    """A checkpoint of long ago may only be mentioned; whoever makes it need not be at hand."""
+    old = ExecutorStep("old", None, None)
+    plan = make_plan([ExecutorStep("new", plain, {"from": (old / "x").nonblocking()})], prefix="/p")
+    assert [step.needed for step in plan.steps] == [False, True]
+    with pytest.raises(PlanError, match="step 'old' has no function to run"):
+        make_plan([ExecutorStep("new", plain, {"from": old / "x"})], prefix="/p")
+
+
+@pytest.mark.parametrize("groups", ["cpu", [1]])
+def test_dependency_groups_are_a_list_of_names(groups: Any) -> None:
+    with pytest.raises(PlanError, match=r"step 'a': pip_dependency_groups=.* must be a list of names"):
+        make_plan([ExecutorStep("a", plain, None, pip_dependency_groups=groups)], prefix="/p")
+
+
+def test_resources_that_were_changed_to_what_no_machine_has_are_refused() -> None:
+    resources = ResourceConfig()
+    step = ExecutorStep("a", plain, None, resources=resources)
+    resources.cpu = -1
+    with pytest.raises(PlanError, match="step 'a': resources: cpu is -1"):
+        make_plan([step], prefix="/p")
+    part = ResourceConfig(device=TpuConfig("v4-128"))
+    with pytest.raises(PlanError, match="step 'b': resources: replicas=1 is not a whole number of slices"):
+        make_plan([ExecutorStep("b", remote(plain, resources=part), None)], prefix="/p")
 
 
 @pytest.mark.parametrize(
@@ -333,3 +365,15 @@ def test_texts_that_do_not_say_all(value: Any, what: str, wrap: Callable[[Any], 
 @pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [{"k": value}]])
 def test_texts_that_say_all(value: Any, wrap: Callable[[Any], Any]) -> None:
     check(ExecutorStep("s", plain, {"x": versioned(wrap(value))}))
+
+
+@pytest.mark.parametrize("name", ["ExecutorStep", "InputName", "OutputName", "VersionedValue", "MirroredValue"])
+def test_what_marins_own_modules_have_made_is_named(name: str) -> None:
+    """Where Marin is installed and nobody said compat: its placeholders would be plain data, at another path."""
+    kind = make_dataclass(name, ["value"])
+    kind.__module__ = "marin.execution.types"
+    marins = kind(plain)
+    told = message(ExecutorStep("use", plain, {"data": [marins]}))
+    assert told.startswith(f"step 'use': data.[0] is Marin's own {name}, ")
+    assert "compat=true" in told
+    assert message(marins).startswith(f"steps[0] is Marin's own {name}, ")

@@ -1,4 +1,4 @@
-"""Requests for machines: sound once made, refused with what exists instead, right in their arithmetic."""
+"""Requests for machines: Marin's fields and JSON, refused with what exists instead, right in their arithmetic."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from marin_rules.resources import (
     TpuConfig,
     TpuTopology,
     canonical_gpu_variant,
+    check_resources,
     tpu_topology,
 )
-
-# --- memory
-
 
 # --- TPU slices
 
@@ -37,6 +35,7 @@ from marin_rules.resources import (
         ("v5p-384", 192, 48, 4),
         ("v5p-12288", 6144, 1536, 4),
         ("v5litepod-1", 1, 1, 1),
+        ("v5litepod-2", 2, 1, 2),
         ("v5litepod-4", 4, 1, 4),
         ("v5litepod-8", 8, 1, 8),
         ("v5litepod-16", 16, 4, 4),
@@ -87,13 +86,13 @@ def test_an_unknown_slice_like_no_other_still_says_what_exists() -> None:
 
 
 def test_a_tpu_layout_must_hold_the_slices_chips() -> None:
-    assert TpuConfig("v4-128", "4x4x4").topology == "4x4x4"
-    assert TpuConfig("v6e-8", "2x4").topology == "2x4"
+    assert TpuConfig("v4-128", topology="4x4x4").topology == "4x4x4"
+    assert TpuConfig("v6e-8", topology="2x4").topology == "2x4"
     with pytest.raises(ValueError, match="'4x4x8' has 128 chips, but a v4-128 has 64"):
-        TpuConfig("v4-128", "4x4x8")
+        TpuConfig("v4-128", topology="4x4x8")
     for bad in ("64", "4x4x", "4X4X4", "0x4x4", "2x2x2x8"):
         with pytest.raises(ValueError, match=f"'{bad}' is not a shape"):
-            TpuConfig("v4-128", bad)
+            TpuConfig("v4-128", topology=bad)
 
 
 # --- making requests
@@ -113,8 +112,8 @@ def test_with_cpu_and_with_gpu_take_the_other_fields() -> None:
     cpu = ResourceConfig.with_cpu(cpu=8, ram="32g", image="debian:12")
     assert cpu == ResourceConfig(cpu=8, ram="32g", image="debian:12")
     gpu = ResourceConfig.with_gpu("H100", count=8, cpu=96, replicas=2, device_alternatives=["H200"])
-    assert gpu == ResourceConfig(cpu=96, device=GpuConfig("H100", 8), replicas=2, device_alternatives=("H200",))
-    assert ResourceConfig.with_gpu().device == GpuConfig("auto", 1)
+    assert gpu == ResourceConfig(cpu=96, device=GpuConfig("H100", count=8), replicas=2, device_alternatives=["H200"])
+    assert ResourceConfig.with_gpu().device == GpuConfig("auto", count=1)
 
 
 def test_with_tpu_has_the_amounts_of_a_tpu_host() -> None:
@@ -134,7 +133,7 @@ def test_slices_become_replicas_by_their_hosts() -> None:
 def test_several_tpu_types_are_a_device_and_its_alternatives() -> None:
     resources = ResourceConfig.with_tpu(["v4-8", "v5p-8", "v6e-4"], slice_count=2)
     assert resources.device == TpuConfig("v4-8")
-    assert resources.device_alternatives == ("v5p-8", "v6e-4")
+    assert resources.device_alternatives == ["v5p-8", "v6e-4"]
     assert resources.replicas == 2
     assert ResourceConfig.with_tpu(["v4-8"]) == ResourceConfig.with_tpu("v4-8")
 
@@ -168,29 +167,40 @@ def test_with_tpu_refuses_what_it_decides_itself() -> None:
         ResourceConfig.with_tpu(["v4-8", "v4-9"])
 
 
-def test_part_of_a_slice_is_refused() -> None:
+def test_part_of_a_slice_can_be_named_and_is_refused_for_a_step() -> None:
+    part = ResourceConfig(device=TpuConfig("v4-128"))
     with pytest.raises(ValueError, match=r"replicas=1 .* a v4-128 has 16 hosts; .*with_tpu\('v4-128'"):
-        ResourceConfig(device=TpuConfig("v4-128"))
-    assert ResourceConfig(device=TpuConfig("v4-128"), replicas=32).chip_count() == 128
+        check_resources(part)
+    part.replicas = 32
+    check_resources(part)
+    assert part.chip_count() == 128
+
+
+def test_what_was_changed_is_checked_for_a_step() -> None:
+    resources = ResourceConfig()
+    resources.cpu = 0.5
+    check_resources(resources)
+    resources.cpu = 0
+    with pytest.raises(ValueError, match="cpu is 0: it must be more than 0"):
+        check_resources(resources)
 
 
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"cpu": 0}, ValueError, "cpu is 0: it must be at least 1"),
+        ({"cpu": 0}, ValueError, "cpu is 0: it must be more than 0"),
         ({"cpu": -2}, ValueError, "cpu is -2"),
-        ({"cpu": 1.5}, TypeError, "cpu 1.5 is not a whole number"),
-        ({"cpu": True}, TypeError, "cpu True is not a whole number"),
+        ({"cpu": float("nan")}, ValueError, "cpu is nan: it must be more than 0"),
+        ({"cpu": True}, TypeError, "cpu True is not a number"),
         ({"replicas": 0}, ValueError, "replicas is 0: it must be at least 1"),
         ({"ram": "lots"}, ValueError, "ram: memory 'lots' is not a number with a unit"),
         ({"ram": 4}, TypeError, "ram: memory 4 is not a string"),
         ({"disk": "16"}, ValueError, "disk: memory '16' is not a number with a unit"),
         ({"device": "H100"}, TypeError, r"device 'H100' is not a device: use CpuConfig\(\)"),
         ({"regions": "us-central1"}, TypeError, r"regions 'us-central1' is one string: write a list"),
-        ({"regions": []}, ValueError, "regions is empty: leave it None"),
         ({"regions": ["us-central1", ""]}, ValueError, "regions is empty"),
         ({"regions": [3]}, TypeError, "regions 3 is not a string"),
-        ({"device_alternatives": ["H100"]}, ValueError, r"\('H100',\) need a GPU or TPU as device"),
+        ({"device_alternatives": ["H100"]}, ValueError, r"\['H100'\] need a GPU or TPU as device"),
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -200,24 +210,26 @@ def test_a_wrong_field_is_named(fields: dict[str, Any], error: type[Exception], 
 
 def test_a_wrong_device_is_named() -> None:
     with pytest.raises(ValueError, match="GPU count is 0: it must be at least 1"):
-        GpuConfig("H100", 0)
+        GpuConfig("H100", count=0)
     with pytest.raises(ValueError, match="GPU variant is empty"):
         GpuConfig(" ")
     with pytest.raises(TypeError, match="TPU variant 8 is not a string"):
         TpuConfig(8)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown TPU type 'v4-9'"):
         TpuConfig("v4-9")
+    kind: Any = 8
+    with pytest.raises(ValueError, match=r"kind is 8, .* write GpuConfig\('H100', count=8\)"):
+        GpuConfig("H100", kind)
+    kind = "2x2x1"
+    with pytest.raises(ValueError, match=r"kind is '2x2x1', .* write TpuConfig\('v4-8', topology='2x2x1'\)"):
+        TpuConfig("v4-8", kind)
 
 
-def test_a_request_is_a_value() -> None:
-    regions = ["us-central1"]
-    resources = ResourceConfig.with_tpu(["v4-8", "v5p-8"], regions=regions)
-    regions.append("us-east5")
-    assert resources.regions == ("us-central1",)
-    assert hash(resources) == hash(ResourceConfig.with_tpu(["v4-8", "v5p-8"], regions=("us-central1",)))
+def test_a_request_keeps_what_it_was_given() -> None:
+    """Its JSON enters a version if somebody versions it, and Marin keeps lists as lists and an empty one as it is."""
+    assert ResourceConfig(regions=[]).regions == []
+    resources = ResourceConfig.with_tpu(["v4-8", "v5p-8"], regions=["us-central1"])
     assert pickle.loads(pickle.dumps(resources)) == copy.deepcopy(resources) == resources
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        resources.cpu = 2  # type: ignore[misc]
 
 
 # --- GPU names
@@ -237,7 +249,7 @@ def test_gpu_names_are_compared_whatever_their_spelling(spelling: str) -> None:
 
 def test_different_gpus_differ() -> None:
     assert GpuConfig("A100-80G") != GpuConfig("A100-40G")
-    assert GpuConfig("A100-80G") != GpuConfig("A100-80G", 2)
+    assert GpuConfig("A100-80G") != GpuConfig("A100-80G", count=2)
     assert GpuConfig("A100") != "A100"
 
 
@@ -257,20 +269,21 @@ def test_chips_over_all_replicas() -> None:
     [
         ("A100-40G", 312),
         ("a100-80g", 312),
-        ("H100", 989),
-        ("H100-PCIe", 756),
-        ("H200", 989),
+        ("H100", 989.5),
+        ("H100-PCIe", 756.5),
+        ("H200", 989.5),
         ("B200", 2250),
         ("L4", 121),
         ("L40S", 362),
         ("A10G", 70),
         ("T4", 65),
         ("V100", 125),
-        ("nvidia-h100-80gb", 989),
+        ("nvidia-h100-80gb", 989.5),
     ],
 )
 def test_dense_speed_of_a_gpu(variant: str, teraflops: float) -> None:
-    assert ResourceConfig.with_gpu(variant, count=4).device_flops() == pytest.approx(teraflops * 1e12)
+    resources = ResourceConfig.with_gpu(variant, count=4)
+    assert resources.device_flops() == resources.device_flops("fp16") == pytest.approx(teraflops * 1e12)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +305,6 @@ def test_speed_of_everything_together() -> None:
         (ResourceConfig.with_gpu(), "bf16", "GPU 'auto'; known GPUs: "),
         (ResourceConfig.with_gpu("a100"), "fp8", "GPU 'a100' in 'fp8'; known: bf16"),
         (ResourceConfig.with_tpu("v4-8"), "fp8", "TPU v4 in 'fp8'; known: bf16"),
-        (ResourceConfig.with_cpu(), "bf16", "CPU in 'bf16'; known devices: .*H100.*v4-N"),
     ],
 )
 def test_an_unknown_speed_says_what_is_known(resources: ResourceConfig, dtype: str, message: str) -> None:
@@ -300,3 +312,18 @@ def test_an_unknown_speed_says_what_is_known(resources: ResourceConfig, dtype: s
         resources.device_flops(dtype)
     with pytest.raises(ValueError, match="no peak FLOP/s known"):
         resources.total_flops(dtype)
+
+
+def test_a_cpu_has_no_speed_but_a_token_total() -> None:
+    with pytest.raises(NotImplementedError, match=r"no peak FLOP/s known for a CPU in 'bf16'; .*H100.*v4-N"):
+        ResourceConfig.with_cpu().device_flops()
+    assert ResourceConfig.with_cpu(cpu=64).total_flops() == 100e9
+
+
+def test_what_a_process_on_a_device_finds_in_its_environment() -> None:
+    assert CpuConfig().default_env_vars() == {"JAX_PLATFORMS": "cpu"}
+    assert GpuConfig("H100").default_env_vars() == {"JAX_PLATFORMS": ""}
+    assert TpuConfig("v4-8").default_env_vars() == {"JAX_PLATFORMS": ""}
+    vector_memory = "--xla_tpu_scoped_vmem_limit_kib"
+    assert TpuConfig("v5p-8").default_env_vars()["LIBTPU_INIT_ARGS"] == f"{vector_memory}=50000"
+    assert TpuConfig("v6e-4").default_env_vars()["LIBTPU_INIT_ARGS"] == f"{vector_memory}=98304"

@@ -96,6 +96,12 @@ def test_what_is_no_number_of_tasks(tasks: Any, kind: type[Exception], words: st
         make_plan([ExecutorStep(name="many", fn=work, config={}, tasks=tasks)], prefix="out")
 
 
+def test_tasks_do_not_go_with_tpus() -> None:
+    made = step("many", fn=remote(work, tasks=3), resources=ResourceConfig.with_tpu("v4-8"))
+    with pytest.raises(PlanError, match=r"step 'many': tasks=3 and a TPU v4-8 do not go together"):
+        make_plan([made], prefix="out")
+
+
 def test_tasks_do_not_go_with_replicas() -> None:
     two_machines = ResourceConfig.with_cpu(replicas=2)
     for made in (

@@ -49,6 +49,13 @@ def made_anew() -> Any:
     return lambda x: x + 1
 
 
+def test_overrides_that_differ_by_a_slash_are_one_path() -> None:
+    one, other = (ExecutorStep("s", fit, None, override_output_path=path) for path in ("gs://b/x", "gs://b/x/"))
+    plan = make_plan([ExecutorStep("t", fit, [one]), ExecutorStep("u", fit, [other])], prefix="/p")
+    assert [step.output_path for step in plan.steps if step.name == "s"] == ["gs://b/x"]
+    assert [step.config for step in plan.steps if step.name != "s"] == [["gs://b/x"]] * 2
+
+
 def test_three_steps_that_differ_in_a_plain_value() -> None:
     (warning,) = planned(*({"lr": lr} for lr in (0.1, 0.2, 0.3))).warnings
     assert warning.startswith("3 steps named 'fit' are one step, fit-1f0f68, although their configs differ in lr (0.1,")

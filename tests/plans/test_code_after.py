@@ -25,6 +25,7 @@ from support.lab import Lab
         ("try:\n    executor_main(steps=[])\nfinally:\n    close()", 4),
         ("try:\n    executor_main(steps=[])\nexcept E:\n    executor_main(steps=[])\n    report()", 5),
         ("with a:\n    executor_main(steps=[])", None),
+        ("executor_main.__wrapped__(config, steps=[])\nreport()", 2),
         ("x = 1", None),
     ],
 )

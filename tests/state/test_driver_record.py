@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from dataclasses import replace
@@ -21,6 +22,7 @@ from marin_rules.state.driver_record import (
     drivers_folder,
     make_folders,
     named_driver,
+    place_below,
     remove_old,
 )
 from marin_rules.storage.leases.owner import Owner
@@ -152,3 +154,63 @@ def test_a_folder_that_others_can_write_to_is_not_used() -> None:
     os.chmod(code_folder(), 0o777)
     with pytest.raises(UntrustedError, match="everyone can write to it"):
         make_folders()
+
+
+def sent(tmp_path: Path) -> DriverRecord:
+    """A driver whose machine does not see this user's folder."""
+    here, prefix = record(), tmp_path / "out"
+    made = replace(here, place=place_below(str(prefix / "experiments"), here.id), prefix=str(prefix))
+    Path(here.folder, "plan").write_bytes(b"a plan")
+    made.write()
+    made.publish()
+    return made
+
+
+def on_its_machine(made: DriverRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DriverRecord:
+    """The same driver, for a process that has the state folder of another machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of the other machine"))
+    return DriverRecord.parse(Path(made.path).read_bytes())
+
+
+def test_a_driver_that_was_sent_is_known_on_both_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sent(tmp_path)
+    assert made.registered_run() is None
+    with monkeypatch.context() as there:
+        driver = on_its_machine(made, tmp_path, there)
+        assert driver == made
+        assert Path(driver.own_plan_path).read_bytes() == b"a plan"
+        assert driver.claim(Holder("cloud", "7")).job == "7"
+        assert driver.claim(Holder("cloud", "8")).job == "7"
+        driver.register_run(Owner.current())
+    assert str(made.holder()) == "cloud job 7"
+    run = made.registered_run()
+    assert run is not None
+    assert (run.id, run.plan_path, run.driver.pid) == (made.id, made.own_plan_path, os.getpid())
+    made.ask_to_stop()
+    with monkeypatch.context() as there:
+        driver = on_its_machine(made, tmp_path, there)
+        assert driver.is_asked_to_stop
+        driver.write_end(3)
+        assert not Path(drivers_folder()).exists()
+    assert all_drivers() == [made]
+    end = made.end()
+    assert end is not None
+    assert (end.exit_code, end.stopped) == (3, True)
+    assert made.registered_run() is None
+
+
+def test_what_does_not_change_is_asked_for_once(tmp_path: Path) -> None:
+    made = sent(tmp_path)
+    made.claim(Holder("cloud", "7"))
+    made.write_end(0)
+    known = (made.holder(), made.end())
+    shutil.rmtree(tmp_path / "out")
+    assert (made.holder(), made.end()) == known
+
+
+def test_a_driver_that_is_forgotten_leaves_nothing_below_the_prefix(tmp_path: Path) -> None:
+    made = sent(tmp_path)
+    made.write_end(0)
+    remove_old(time.time() + (KEPT_DAYS + 1) * DAY, lambda found: True)
+    assert all_drivers() == []
+    assert not Path(str(made.place)).exists()

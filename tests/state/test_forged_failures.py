@@ -17,6 +17,7 @@ from marin_rules.state.failures import Failure, pickled, read_failures, record_f
 from marin_rules.steps import ExecutorStep
 from marin_rules.worker.ranks import _report, write_report
 from marin_rules.worker.step_call import Outcome
+from support.emulators.gcs.emulator import GcsEmulator
 
 
 class Trap:
@@ -41,7 +42,7 @@ def plan(tmp_path: Path) -> FrozenPlan:
     try:
         write_plan(plan, run.plan_path)
         exception = pickled(ValueError("mine"))
-        record_failure(run, plan.steps[0].digest, Failure("a", "out", "it failed", exception=exception))
+        record_failure(run, plan.steps[0], Failure("a", "out", "it failed", exception=exception))
         write_report(os.path.join(run.directory, "ranks", "x"), 0, Outcome(error="it failed", exception=exception))
     finally:
         os.umask(before)
@@ -61,7 +62,7 @@ def test_an_exception_that_somebody_else_can_have_written_is_not_unpickled(
     how: str, plan: FrozenPlan, tmp_path: Path
 ) -> None:
     trap = base64.b64encode(pickle.dumps(Trap(tmp_path / "sprung"))).decode()
-    record_failure(plan.run, plan.steps[0].digest, Failure("a", "out", "it failed", exception=trap))
+    record_failure(plan.run, plan.steps[0], Failure("a", "out", "it failed", exception=trap))
     write_report(os.path.join(plan.run.directory, "ranks", "x"), 0, Outcome(error="it failed", exception=trap))
     if how == "a folder of somebody else's":
         if os.getuid() != 0:
@@ -75,4 +76,22 @@ def test_an_exception_that_somebody_else_can_have_written_is_not_unpickled(
     report = _report(plan.run, "ranks/x/0")
     assert report is not None
     assert (report.error, report.exception) == ("it failed", None)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_nothing_in_a_bucket_is_unpickled(gcs_here: GcsEmulator, tmp_path: Path) -> None:
+    """Whoever can write to a bucket could have put it there."""
+    prefix = "gs://bucket/out"
+    plan = freeze(
+        make_plan([ExecutorStep("a", nothing, {})], prefix=prefix), new_run(prefix=prefix, caller_path="x.py")
+    )
+    trap = base64.b64encode(pickle.dumps(Trap(tmp_path / "sprung"))).decode()
+    record_failure(plan.run, plan.steps[0], Failure("a", f"{prefix}/a", "boom", False, trap))
+    [failure] = read_failures(plan)
+    assert (failure.message, failure.exception) == ("boom", None)
+    assert isinstance(failure.original(), RuntimeError)
+    write_report(f"{plan.run.directory}/ranks/1", 0, Outcome(error="boom", exception=trap))
+    report = _report(plan.run, "ranks/1/0")
+    assert report is not None
+    assert (report.error, report.exception) == ("boom", None)
     assert not (tmp_path / "sprung").exists()

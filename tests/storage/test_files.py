@@ -20,6 +20,7 @@ from marin_rules.storage.files import (
     read_bytes,
     read_part,
     write_atomic,
+    write_new,
 )
 from marin_rules.urls import is_url
 
@@ -51,6 +52,14 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 )
 def test_a_url_has_a_scheme_that_is_not_local(path: str, expected: bool) -> None:
     assert is_url(path) is expected
+
+
+def test_of_several_who_create_a_file_the_first_does(root: str) -> None:
+    path = f"{root}/file"
+    assert [write_new(path, data) for data in (b"one", b"two")] == [True, False]
+    assert read_bytes(path) == b"one"
+    if not is_url(root):
+        assert os.listdir(local_path(root)) == ["file"]
 
 
 def test_local_path_takes_the_scheme_off() -> None:

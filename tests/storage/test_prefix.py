@@ -78,11 +78,29 @@ def test_then_a_bucket_named_after_the_region(
 
 def test_a_cluster_on_a_machine_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(metadata, "_ask", asked.append)
+    monkeypatch.setattr(metadata, "_ask", lambda host, what: asked.append((host, what)))
     monkeypatch.setenv("MARIN_CLUSTER", "marin")
     assert marin_prefix() == "/tmp/marin"
     assert marin_region() is None
-    assert asked == ["169.254.169.254"]
+    assert asked == [("169.254.169.254", "zone")]
+
+
+@pytest.mark.usefixtures("nobody_is_asked")
+@pytest.mark.parametrize(
+    ("prefix", "region"),
+    [
+        ("gs://marin-us-central2", "us-central2"),
+        ("gs://marin-eu-west4/scratch", "europe-west4"),
+        ("gs://mine", None),
+        ("s3://marin-na", None),
+        ("/marin-us-central2", None),
+    ],
+)
+def test_the_names_of_marins_buckets_tell_their_regions(
+    prefix: str, region: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARIN_PREFIX", prefix)
+    assert marin_region() == region
 
 
 def test_a_prefix_in_no_known_bucket_has_the_region_of_the_machine(

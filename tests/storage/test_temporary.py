@@ -16,15 +16,16 @@ def marin_prefix_is_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "given"),
-    [(1, 1), (7, 7), (8, 14), (14, 14), (15, 30), (30, 30), (31, 30), (365, 30), (0, 1), (-3, 1), (2.5, 3)],
+    [(1, 1), (7, 7), (8, 14), (14, 14), (15, 30), (30, 30), (31, 30), (365, 30), (0.5, 1), (2.5, 3)],
 )
 def test_days_are_rounded_up_and_clamped(asked: float, given: int) -> None:
     assert marin_temp_bucket(asked) == f"gs://marin-us-central1/tmp/ttl={given}d"
 
 
-def test_no_number_of_days_is_refused() -> None:
+@pytest.mark.parametrize("days", [0, -3, math.nan])
+def test_no_time_at_all_is_refused(days: float) -> None:
     with pytest.raises(ValueError, match="ttl_days"):
-        marin_temp_bucket(math.nan)
+        marin_temp_bucket(days)
 
 
 @pytest.mark.parametrize(

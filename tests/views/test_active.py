@@ -51,6 +51,7 @@ def test_a_row_for_each_step_and_a_line_for_each_run() -> None:
     steps = [
         LOCAL,
         replace(LOCAL, job=RUNNING),
+        replace(LOCAL, job=replace(RUNNING, nodes="", seconds=None)),  # A cluster that does not tell; its worker does.
         ActiveStep(replace(STEP, name="b"), "x-1", NOW, job=QUEUED, driver_is_gone=True),
     ]
     runs = (ActiveRun(RUN, done=1, left=3), ActiveRun(replace(RUN, id="y-2"), trouble="the plan is gone"))
@@ -58,6 +59,7 @@ def test_a_row_for_each_step_and_a_line_for_each_run() -> None:
         "step     job      state                             node    elapsed  attempt  run",
         "parts/a  pid 7    RUNNING                           node7   30.0s    1        x-1",
         "parts/a  cloud 7  STARTED                           m[1-2]  1h00m    1        x-1",
+        "parts/a  cloud 7  STARTED                           node7   30.0s    1        x-1",
         "b        cloud 8  PENDING (Resources, driver gone)  -       -        -        x-1",
         "",
         "x-1 (x.py, driver pid 7 on login7): 1 step done, 3 left",

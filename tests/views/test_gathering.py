@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from marin_rules import ExecutorStep, output_path_of
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.state.status import Status, read_statuses
 from marin_rules.views.gathering import files_below, gather
-from marin_rules.views.step_facts import Reference, StepFacts
+from marin_rules.views.spreadsheet import Table
+from marin_rules.views.step_facts import Picture, Reference, StepFacts
 from support.small_plans import compute, leave_status, leave_tasks, plan_of, step
 
 
@@ -126,6 +128,44 @@ def test_files_for_the_report(status: Status | None, missing: list[str], tmp_pat
     found = ["plots/deep/more.svg", "plots/loss.csv", "plots/loss.svg"]
     assert facts.report_files == ([] if status is None else found)
     assert facts.missing_report_files == missing
+
+
+def test_pictures_for_the_pages(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a", report=["*"]))
+    leave_status(plan.steps[0], Status.SUCCESS)
+    for name, text in (
+        ("b.svg", "<svg/>"),
+        ("a.PNG", "bytes"),
+        ("empty.png", ""),
+        ("table.csv", "x"),
+        ("big.svg", "x" * 2**22),
+    ):
+        leave(plan, name, text)
+    (facts,) = gathered(plan)
+    assert facts.pictures == [
+        Picture("a.PNG", "data:image/png;base64," + base64.b64encode(b"bytes").decode()),
+        Picture("b.svg", "data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode()),
+    ]
+
+
+def test_tables_for_the_pages(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, step("a", report=["*"]))
+    leave_status(plan.steps[0], Status.SUCCESS)
+    long = "n\n" + "".join(f"{number}\n" for number in range(50))
+    for name, text in (
+        ("b.csv", 'name,score\n"a, b",1\n'),
+        ("a.tsv", "x\ty\n1\t2\n"),
+        ("empty.csv", ""),
+        ("long.csv", long),
+        ("big.csv", "x" * 2**20),
+    ):
+        leave(plan, name, text)
+    (facts,) = gathered(plan)
+    assert facts.tables == [
+        Table("a.tsv", ["x", "y"], [["1", "2"]]),
+        Table("b.csv", ["name", "score"], [["a, b", "1"]]),
+        Table("long.csv", ["n"], [[str(number)] for number in range(40)], is_cut=True),
+    ]
 
 
 def test_files_below_a_step(tmp_path: Path) -> None:

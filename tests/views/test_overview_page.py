@@ -4,7 +4,7 @@ import re
 
 from marin_rules.views.front_page import front_page
 from marin_rules.views.overview_page import ExperimentFacts, overview_page
-from marin_rules.views.step_facts import Reference, StepFacts
+from marin_rules.views.step_facts import Picture, Reference, StepFacts
 from marin_rules.views.step_graph import shortened
 
 EXPERIMENT = ExperimentFacts("x", "About <it>.", "x.py", "out", "2026-01-01T00:00:00+00:00")
@@ -41,6 +41,24 @@ def test_counts_failures_and_missing_files() -> None:
     assert "s0 declares a&lt;b.png, which is not there" in text
     assert "s2: out/s2/.executor_info is damaged" in text
     assert 'data-from="0" data-to="1"' in page
+
+
+def test_what_the_steps_cost_as_far_as_it_is_known() -> None:
+    job = {"job_id": "7", "usd_an_hour": 2.0, "price_date": "2026-02-12"}
+    ran = {"seconds": 558, "gcp": job}
+    text = re.sub(r"<[^>]*>", "", overview_page(EXPERIMENT, [step(0, run=ran), step(1, run={"seconds": 3}), step(2)]))
+    assert "about $0.31 (list price of 2026-02-12) for 1 step" in text
+    assert text.count("about $0.31 (list price of 2026-02-12)") == 2
+    assert "cost" not in overview_page(EXPERIMENT, [step(0, run={"seconds": 3})])
+
+
+def test_pictures_of_the_last_steps_come_first() -> None:
+    pictures = [Picture(f"<{number}>.svg", f"data:image/svg+xml;base64,{number:04}") for number in range(14)]
+    page = overview_page(EXPERIMENT, [step(number, pictures=[one]) for number, one in enumerate(pictures)])
+    assert re.findall('src="data:image/svg.xml;base64,([0-9]+)"', page) == [f"{n:04}" for n in range(13, 1, -1)]
+    assert "&lt;13&gt;.svg of s13" in page
+    assert "The other 2 are on the pages of their steps." in page
+    assert "<h2>Pictures" not in overview_page(EXPERIMENT, [step(0)])
 
 
 def test_a_thousand_failures_stay_readable() -> None:

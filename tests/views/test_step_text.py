@@ -45,20 +45,23 @@ def test_only_what_is_known_is_told(tmp_path: Path) -> None:
 
 def test_all_that_is_known_is_told(tmp_path: Path) -> None:
     source = written(tmp_path / "source", "SUCCESS")
-    run = {"attempt": 2, "seconds": 0, "error": "no", "other": "never shown"}
+    job = {"job_id": "7", "usd_an_hour": 2.0, "price_date": "2026-02-12"}
+    run = {"attempt": 2, "seconds": 558, "error": "no", "other": "never shown", "gcp": job}
     step = written(tmp_path / "a", "FAILED", source, fn_name="x.train", run=run, config={"größe": 1}, version={})
     user = written(tmp_path / "user", "DEP_FAILED", step)
     Path(step.output_path, ".executor_log").write_text("one\ntwo\nthree\n")
     lines = step_text(step, [source, step, user], log_lines=2).splitlines()
-    assert lines[2:8] == [
+    assert lines[2:10] == [
         "status       FAILED",
         "function     x.train",
         "experiment   x.py",
         "attempt      2",
-        "seconds      0",
+        "seconds      558",
+        "cost         about $0.31 (list price of 2026-02-12)",
+        "ran on       gcp job 7",
         "error        no",
     ]
-    assert lines[8:] == [
+    assert lines[10:] == [
         *["", "config:", "  {", '    "größe": 1', "  }"],
         *["", "version:", "  {}"],
         *["", "depends on:", f"  {source.output_path}  SUCCESS"],

@@ -171,10 +171,10 @@ def test_marins_lease_is_understood(backend: Backend, clock: ManualClock) -> Non
     assert lease.try_acquire() == LeaseRecord("host-1403", 1_700_000_000.5, epoch=0)
     clock.advance(LIFETIME_SECONDS)
     assert lease.try_acquire() is None
-    record = json.loads((backend.open_store().read() or Snapshot(b"", 0)).data)
-    assert record["worker_id"] == "alpha-7-abcd"
-    assert record["timestamp"] == record["since"] == clock.wall
-    assert record["epoch"] == 1
+    record = LeaseRecord.parse((backend.open_store().read() or Snapshot(b"", 0)).data, "the lease")
+    assert record.worker_id == "alpha-7-abcd"
+    assert record.timestamp == record.since == clock.wall
+    assert record.epoch == 1
 
 
 def test_two_leases_of_one_owner_exclude_each_other(backend: Backend, clock: ManualClock) -> None:

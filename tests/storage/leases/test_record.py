@@ -16,7 +16,22 @@ from support.lease_models.clock import elsewhere
 def test_a_record_survives_the_file() -> None:
     record = LeaseRecord.first(Owner.current(), epoch=3, now=1_700_000_000.25)
     assert LeaseRecord.parse(record.to_bytes(), "path") == record
-    assert list(json.loads(record.to_bytes()))[:2] == ["worker_id", "timestamp"]
+
+
+def test_marins_workers_find_their_own_two_keys() -> None:
+    """They make an object of exactly these, and stop at any other; a heartbeat of 90 s ago is stale to them."""
+    record = LeaseRecord.first(Owner.current(), epoch=3, now=1_700_000_000.25)
+    fields = json.loads(record.to_bytes())
+    assert list(fields) == ["worker_id", "timestamp"]
+    assert fields["worker_id"].startswith(f"{record.worker_id} ")
+    assert fields["timestamp"] == 1_700_000_000.25
+
+
+def test_a_record_of_an_earlier_version_is_understood() -> None:
+    owner = elsewhere("h")
+    fields = {"epoch": 3, "since": 1.5, "owner": owner.to_fields(), "nonce": "ab", "lifetime": 60.0}
+    data = json.dumps({"worker_id": "h-1", "timestamp": 2.5, **fields}).encode()
+    assert LeaseRecord.parse(data, "path") == LeaseRecord("h-1", 2.5, 3, 1.5, owner, "ab", 60.0)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +58,12 @@ def test_a_record_survives_the_file() -> None:
         {"owner": {"worker_id": "a", "host": "h", "user": "u", "pid": 5, "start_ticks": "x"}},
     ],
 )
-def test_a_record_with_a_wrong_field_is_no_lease(change: dict[str, object]) -> None:
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_record_with_a_wrong_field_is_no_lease(change: dict[str, object], earlier: bool) -> None:
     fields = {"worker_id": "a", "timestamp": 1.0, "epoch": 1, "since": 1.0, "owner": None} | change
+    if not earlier and fields["worker_id"] is not None:
+        details = {name: fields.pop(name) for name in list(fields) if name not in ("worker_id", "timestamp")}
+        fields["worker_id"] = f"a {json.dumps(details)}"
     with pytest.raises(CorruptLeaseError, match="path"):
         LeaseRecord.parse(json.dumps(fields).encode(), "path")
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy
 import pytest
 
-from marin_rules.state.artifact import UnfinishedError, artifact_of
+from marin_rules.state.returned_value import UnfinishedError, returned_value
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def nested(levels: int) -> Any:
     ],
 )
 def test_values_with_a_form_of_their_own(value: Any, expected: Any) -> None:
-    artifact = artifact_of(value)
+    artifact = returned_value(value)
     assert parsed(artifact.text) == expected
     assert type(parsed(artifact.text)) is type(expected)
     assert artifact.warning is None
@@ -114,12 +114,12 @@ def test_values_with_a_form_of_their_own(value: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
 def test_numbers_that_json_does_not_have_can_be_taken_back(text: str) -> None:
-    assert repr(float(parsed(artifact_of(float(text)).text))) == repr(float(text))
+    assert repr(float(parsed(returned_value(float(text)).text))) == repr(float(text))
 
 
-def test_nothing_returned_is_nothing_saved() -> None:
-    assert artifact_of(None).text is None
-    assert artifact_of(None).warning is None
+def test_nothing_returned_is_null() -> None:
+    assert returned_value(None).text == "null"
+    assert returned_value(None).warning is None
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_nothing_returned_is_nothing_saved() -> None:
     ],
 )
 def test_values_that_are_kept_as_text(value: Any, expected: Any, kind: str) -> None:
-    artifact = artifact_of(value)
+    artifact = returned_value(value)
     assert parsed(artifact.text) == expected
     assert artifact.warning == f"the return value is not JSON ({kind}); the text of that was saved instead"
 
 
 def test_a_large_array_is_kept_as_its_short_text() -> None:
-    artifact = artifact_of(numpy.zeros(1_000_000))
+    artifact = returned_value(numpy.zeros(1_000_000))
     assert len(parsed(artifact.text)) < 1000
     assert "ndarray" in (artifact.warning or "")
 
@@ -166,7 +166,7 @@ def circle() -> Any:
     ids=["deep", "very deep", "circle", "unprintable", "unprintable inside", "long number"],
 )
 def test_values_that_cannot_be_saved_undo_nothing(value: Any, reason: str) -> None:
-    artifact = artifact_of(value)
+    artifact = returned_value(value)
     assert artifact.text is None
     assert reason in (artifact.warning or "")
     assert "nothing of it was saved" in (artifact.warning or "")
@@ -190,9 +190,9 @@ async def async_generator() -> AsyncIterator[int]:
 )
 def test_what_has_not_run_is_no_result(make: Any, kind: str) -> None:
     with pytest.raises(UnfinishedError, match=f"the function returned {kind}, whose body has not run"):
-        artifact_of(make())
+        returned_value(make())
 
 
 def test_a_generator_expression_undoes_nothing() -> None:
-    artifact = artifact_of(x for x in [1])
+    artifact = returned_value(x for x in [1])
     assert "generator" in (artifact.warning or "")

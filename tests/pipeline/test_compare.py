@@ -1,0 +1,143 @@
+"""Comparisons from files written by hand, against numbers computed another way."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from marin_rules.pipeline.compare import CompareConfig, compare
+from marin_rules.pipeline.core.errors import DataError
+
+GENERATOR = numpy.random.default_rng(0)
+SIZES = GENERATOR.integers(200, 2000, 120)
+HARD = GENERATOR.normal(1.5, 0.4, 120)
+
+
+class Evaluations:
+    """Outputs of evaluate steps as they are on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, model: str, bits_per_byte: Any, hits: Any, *, items: str = "same", fewshot: int = 0) -> str:
+        path = self.folder / model
+        (path / "samples").mkdir(parents=True)
+        documents = [
+            {"id": str(number), "bytes": int(size), "log_probability": -float(bits) * int(size) * math.log(2)}
+            for number, (size, bits) in enumerate(zip(SIZES, bits_per_byte, strict=True))
+        ]
+        answers = [{"id": number, "filter": "none", "metrics": {"acc": float(hit)}} for number, hit in enumerate(hits)]
+        for name, rows in (("held_out-news", documents), ("quiz", answers)):
+            (path / "samples" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        acc = {"score": float(numpy.mean(hits)), "chance": 0.25, "is_mean_of_items": True}
+        perplexity = {"score": 9.0, "chance": None, "is_mean_of_items": False}
+        results = {
+            "held_out": {"news": {"items_sha256": items, "documents": 120}},
+            "tasks": {
+                "quiz": {
+                    "items_sha256": items,
+                    "items": len(hits),
+                    "num_fewshot": fewshot,
+                    "metrics": {"acc": acc, "perplexity": perplexity},
+                }
+            },
+        }
+        (path / "results.json").write_text(json.dumps(results))
+        return str(path)
+
+
+@pytest.fixture
+def evaluations(tmp_path: Path) -> Evaluations:
+    return Evaluations(tmp_path)
+
+
+def rows_of(answer: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["name"], row["model"]): row for row in answer["rows"]}
+
+
+def test_a_small_difference_on_the_same_documents_is_clear(evaluations: Evaluations, tmp_path: Path) -> None:
+    small = HARD - 0.02 + GENERATOR.normal(0, 0.02, 120)
+    hits = GENERATOR.random(300) < 0.4
+    paths = {
+        "base": evaluations.write("base", HARD, hits),
+        "better": evaluations.write("better", small, hits),
+    }
+    found = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))
+    base, better = found["news", "base"], found["news", "better"]
+    assert base["score"] == pytest.approx((HARD * SIZES).sum() / SIZES.sum())
+    assert better["difference"] == pytest.approx(((small - HARD) * SIZES).sum() / SIZES.sum())
+    assert better["difference_standard_error"] < base["standard_error"] / 5, "documents are paired"
+    assert better["is_clear"] is True
+    assert "difference" not in base
+    same = found["quiz", "better"]
+    assert (same["difference"], same["is_clear"], same["chance"]) == (0.0, False, 0.25)
+    assert ("perplexity") not in {row["metric"] for row in found.values()}, "no mean of items cannot be paired"
+
+
+def test_the_error_of_a_paired_difference_is_that_of_the_textbook(evaluations: Evaluations, tmp_path: Path) -> None:
+    one, other = (GENERATOR.random(2000) < chance for chance in (0.5, 0.54))
+    paths = {"one": evaluations.write("one", HARD, one), "other": evaluations.write("other", HARD, other)}
+    row = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))["quiz", "other"]
+    difference = other.astype(float) - one.astype(float)
+    assert row["difference"] == pytest.approx(difference.mean())
+    assert row["difference_standard_error"] == pytest.approx(difference.std(ddof=1) / math.sqrt(2000), rel=0.08)
+
+
+def test_files_are_the_same_bytes_again_and_tell_the_same(evaluations: Evaluations, tmp_path: Path) -> None:
+    hits = [True, False] * 20
+    paths = {
+        name: evaluations.write(name, HARD + shift, hits) for name, shift in (("a$b", 0.0), ("<c>", 0.1), ("d", 0))
+    }
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for out in outs:
+        compare(CompareConfig(paths, baseline="d", output_path=str(out)))
+    for name in ("comparison.json", "report/compare.csv", "report/compare.svg"):
+        assert (outs[0] / name).read_bytes() == (outs[1] / name).read_bytes()
+    table = list(csv.DictReader((outs[0] / "report" / "compare.csv").open()))
+    assert {row["model"] for row in table} == set(paths)
+    assert all((row["difference"] == "") == (row["model"] == "d") for row in table)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"items": "others"}, "'news': 'one' and 'two' were evaluated on different items"),
+        ({"fewshot": 3}, "'quiz': 'one' and 'two' were evaluated on different numbers of examples"),
+    ],
+)
+def test_other_items_are_refused_by_name(
+    other: dict[str, Any], message: str, evaluations: Evaluations, tmp_path: Path
+) -> None:
+    hits = [True, False] * 20
+    paths = {"one": evaluations.write("one", HARD, hits), "two": evaluations.write("two", HARD, hits, **other)}
+    with pytest.raises(DataError, match=message):
+        compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+
+
+def test_what_cannot_be_compared_is_refused(evaluations: Evaluations, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    one = evaluations.write("one", HARD, [True, False])
+    other = evaluations.write("other", HARD, [True, False])
+    results = json.loads(Path(other, "results.json").read_text())
+    with pytest.raises(DataError, match="at least two"):
+        compare(CompareConfig({"one": one}, output_path=out))
+    with pytest.raises(DataError, match="baseline 'tow' is none of the models one, two"):
+        compare(CompareConfig({"one": one, "two": other}, baseline="tow", output_path=out))
+    with pytest.raises(DataError, match=r"model 'two'.*results.json does not exist"):
+        compare(CompareConfig({"one": one, "two": str(tmp_path)}, output_path=out))
+    whole = Path(other, "samples", "quiz.jsonl").read_text()
+    Path(other, "samples", "quiz.jsonl").write_text(whole.splitlines()[0] + "\n")
+    with pytest.raises(DataError, match="model 'two': 'quiz' has samples of 1 items, not 2"):
+        compare(CompareConfig({"one": one, "two": other}, output_path=out))
+    Path(other, "samples", "quiz.jsonl").write_text('{"id": 1')
+    with pytest.raises(DataError, match=r"model 'two'.*quiz.jsonl is missing or damaged"):
+        compare(CompareConfig({"one": one, "two": other}, output_path=out))
+    Path(other, "results.json").write_text(json.dumps({**results, "tasks": {}}))
+    with pytest.raises(DataError, match="quiz: only one of 'one' and 'two' was evaluated on it"):
+        compare(CompareConfig({"one": one, "two": other}, output_path=out))

@@ -1,0 +1,124 @@
+"""Helpers and named sets of evaluations: what enters versions, and what is refused while planning."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules import ExecutorStep, compute_output_path
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluation.task_files import EvalTask
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def experiments(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a module of `experiments/`, as an experiment file does."""
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    return lambda name: importlib.import_module(f"experiments.{name}")
+
+
+def path(step: ExecutorStep) -> str:
+    return str(compute_output_path(step.name, step.config, prefix="p"))
+
+
+MODEL, TEXT = ExecutorStep(name="model", fn=print, config=None), ExecutorStep(name="text", fn=print, config=None)
+
+HELPERS = {
+    "eval": lambda d, **changes: d.default_eval(MODEL, **{"evals": ["piqa"], "held_out": {"text": TEXT}, **changes}),
+    "tasks": lambda d, **changes: d.default_tasks("x", TEXT, **changes),
+    "compare": lambda d, **changes: d.default_compare("x", {"one": MODEL, "two": TEXT}, **changes),
+    "law": lambda d, **changes: d.default_scaling_law("x", {"one": MODEL}, **changes),
+    "speedrun": lambda d, **changes: d.default_speedrun("x", MODEL, TEXT, **{"set_name": "news", **changes}),
+}
+
+
+@pytest.mark.parametrize(
+    ("helper", "change"),
+    [
+        ("eval", {"evals": ["boolq"]}),
+        ("eval", {"evals": [EvalTask("piqa", 3)]}),
+        ("eval", {"held_out": {"other": TEXT}}),
+        ("eval", {"model_step": 3}),
+        ("eval", {"max_length": 64}),
+        ("eval", {"max_documents": 3}),
+        ("eval", {"max_items": 3}),
+        ("eval", {"chat_template": True}),
+        ("eval", {"precision": "bfloat16"}),
+        ("tasks", {"items": 20}),
+        ("tasks", {"seed": 2}),
+        ("compare", {"baseline": "two"}),
+        ("law", {"metric": "eval/bpb"}),
+        ("law", {"isoflops": True}),
+        ("law", {"budgets": [1e18]}),
+        ("law", {"held_out": {"two": TEXT}}),
+        ("speedrun", {"set_name": "other"}),
+    ],
+)
+def test_what_changes_the_result_changes_the_path(helper: str, change: dict[str, Any], experiments: Any) -> None:
+    make, defaults = HELPERS[helper], experiments("defaults")
+    assert path(make(defaults, **change)) != path(make(defaults))
+
+
+def test_machines_and_networks_do_not(experiments: Any) -> None:
+    from marin_rules import ResourceConfig
+
+    make, defaults = HELPERS["eval"], experiments("defaults")
+    assert path(make(defaults, resources=ResourceConfig.with_tpu("v4-8"), offline=True)) == path(make(defaults))
+
+
+def test_named_sets_are_there_without_lm_eval(experiments: Any) -> None:
+    sets = experiments("evals.task_configs")
+    assert "lm_eval" not in sys.modules
+    defaults = experiments("defaults")
+    for name, tasks in sets.TASK_SETS.items():
+        assert sets.task_set(name) == tasks
+        assert defaults.default_eval(MODEL, tasks).name == "evaluation/model"
+    with pytest.raises(DataError, match="no set of tasks 'cor': did you mean core"):
+        sets.task_set("cor")
+    with pytest.raises(DataError, match="no task 'word_ordr' is made of text: did you mean word_order"):
+        sets.made_tasks(TEXT, ["word_ordr"])
+
+
+def test_tasks_made_of_text_depend_on_the_step_that_makes_them(experiments: Any) -> None:
+    sets, defaults = experiments("evals.task_configs"), experiments("defaults")
+    evaluations = [
+        defaults.default_eval(MODEL, sets.made_tasks(defaults.default_tasks("tasks", TEXT, seed=seed)))
+        for seed in (0, 1)
+    ]
+    assert path(evaluations[0]) != path(evaluations[1])
+
+
+def test_an_unknown_task_of_a_folder_is_refused_while_planning(experiments: Any, tmp_path: Path) -> None:
+    defaults = experiments("defaults")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "quiz.yaml").write_text("dataset_path: json\ntask: quiz_hard # a comment\n")
+    folder = str(tmp_path)
+    defaults.default_eval(MODEL, [EvalTask("quiz_hard", folder=folder)])
+    with pytest.raises(DataError, match=r"no task 'quiz_hart' in .*: did you mean quiz_hard"):
+        defaults.default_eval(MODEL, [EvalTask("quiz_hart", folder=folder)])
+    with pytest.raises(DataError, match="two tasks are called 'piqa': give one of them an alias"):
+        defaults.default_eval(MODEL, ["piqa", EvalTask("piqa", 5)])
+
+
+def test_a_model_without_a_name_needs_one_for_its_evaluation(experiments: Any) -> None:
+    defaults = experiments("defaults")
+    with pytest.raises(ValueError, match="give the evaluation one"):
+        defaults.default_eval("gs://models/mine", ["piqa"])
+    assert defaults.default_eval("gs://models/mine", ["piqa"], name="evaluation/mine").name == "evaluation/mine"
+    assert defaults.default_eval(MODEL / "hf/step-3", ["piqa"]).name == "evaluation/model/hf/step-3"
+
+
+def test_sets_of_paloma_are_places_in_its_download(experiments: Any) -> None:
+    paloma = experiments("paloma")
+    sets = paloma.paloma_sets("gs://raw/paloma/")
+    assert len(sets) == 16
+    assert sets["paloma-4chan"] == "gs://raw/paloma/4chan_meta_sep/val"
+    assert paloma.paloma_sets(TEXT, ["ptb"]) == {"paloma-ptb": TEXT / "ptb/val"}
+    with pytest.raises(DataError, match="Paloma has no set 'ptv': did you mean ptb"):
+        paloma.paloma_sets("gs://raw/paloma", ["ptv"])

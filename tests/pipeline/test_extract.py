@@ -1,0 +1,165 @@
+"""Text from pages: what each library makes of real ones, and every page accounted for."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
+
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.shard_map import ShardSettings
+from marin_rules.pipeline.extract import ExtractConfig, extract
+
+PAGES = Path(__file__).parents[1] / "data" / "sqlite_pages"
+SENTENCE = "SQLite is an in-process library that implements"
+NAVIGATION = "Support"
+
+
+def pages(*names: str) -> list[dict[str, Any]]:
+    return [{"id": name, "html": (PAGES / f"{name}.html").read_text(), "metadata": {"page": name}} for name in names]
+
+
+@pytest.mark.parametrize(
+    ("library", "text_format", "words"),
+    [
+        ("resiliparse", "text", "About SQLite"),
+        ("trafilatura", "text", "public domain"),
+        ("trafilatura", "markdown", "public domain"),
+        ("html-to-markdown", "markdown", "# Executive Summary"),
+    ],
+)
+def test_a_real_page(library: Any, text_format: Any, words: str, corpus: Any) -> None:
+    given = corpus.write("in", {"a.jsonl": pages("about")})
+    extract(ExtractConfig(given, library, text_format, output_path=corpus.path("out")))
+    (document,) = corpus.read("out")["a.jsonl.zst"]
+    text = document.pop("text")
+    assert document == {"id": "about", "source": "web", "metadata": {"page": "about"}}
+    assert SENTENCE in " ".join(text.split())
+    assert words in text
+    assert "<p>" not in text
+    assert "window." not in text, "no scripts"
+
+
+@pytest.mark.parametrize(("text_format", "word"), [("text", "bold"), ("markdown", "**bold**")])
+def test_trafilatura_makes_both(text_format: Any, word: str, corpus: Any) -> None:
+    page = f"<html><body><article>{'<p>A sentence with a <b>bold</b> word in it.</p>' * 9}</article></body></html>"
+    given = corpus.write("in", {"a.jsonl": [{"id": "1", "html": page}]})
+    extract(ExtractConfig(given, "trafilatura", text_format, output_path=corpus.path("out")))
+    (document,) = corpus.records("out")
+    assert document["text"].startswith(f"A sentence with a {word} word in it.")
+
+
+def test_main_content_leaves_navigation_out(corpus: Any) -> None:
+    given = corpus.write("in", {"a.jsonl": pages("about")})
+    for name, main_content in (("main", True), ("all", False)):
+        extract(ExtractConfig(given, main_content=main_content, output_path=corpus.path(name)))
+    (main,), (whole,) = corpus.records("main"), corpus.records("all")
+    assert NAVIGATION in whole["text"]
+    assert NAVIGATION not in main["text"]
+    assert SENTENCE in " ".join(main["text"].split())
+
+
+@pytest.mark.parametrize(("library", "text_format"), [("resiliparse", "markdown"), ("html-to-markdown", "text")])
+def test_what_a_library_cannot_do_is_refused(library: Any, text_format: Any, corpus: Any) -> None:
+    given = corpus.write("in", {"a.jsonl": pages("about")})
+    with pytest.raises(DataError, match=f"'{library}' makes no '{text_format}'"):
+        extract(ExtractConfig(given, library, text_format, output_path=corpus.path("out")))
+
+
+def test_pages_that_would_take_hours_are_rejected(corpus: Any) -> None:
+    pages = [{"id": "long", "html": "<p>x</p>" * 20}, {"id": "short", "html": "<p>short enough</p>"}]
+    given = corpus.write("in", {"a.jsonl": pages})
+    extract(ExtractConfig(given, largest_page=100, output_path=corpus.path("out")))
+    assert [document["id"] for document in corpus.records("out")] == ["short"]
+    (reject,) = corpus.rejects("out")
+    assert (reject["id"], reject["reason"], reject["detail"]) == ("long", "too large a page", "160 characters")
+
+
+def test_pages_without_text_are_rejected_and_not_empty_documents(corpus: Any) -> None:
+    bad = [{"id": "empty", "html": "<p> </p>"}, {"id": "none"}, {"html": "<p>x</p>"}, {"id": "n", "html": None}]
+    given = corpus.write("in", {"a.jsonl": [*pages("about", "csv"), *bad]})
+    extract(ExtractConfig(given, output_path=corpus.path("out")))
+    assert [document["id"] for document in corpus.records("out")] == ["about", "csv"]
+    reasons = [(reject.get("id"), reject["reason"]) for reject in corpus.rejects("out")]
+    assert reasons == [("empty", "a page without text"), ("none", "no html"), (None, "no id"), ("n", "no html")]
+    assert corpus.summary("out")["rejected"] == {"a page without text": 1, "no html": 2, "no id": 1}
+
+
+# --- WARC
+
+
+def warc(compressed: bool) -> bytes:
+    buffer = io.BytesIO()
+    writer = WARCWriter(buffer, gzip=compressed)
+
+    def add(kind: str, url: str, body: bytes, headers: list[tuple[str, str]], status: str = "200 OK") -> None:
+        http = StatusAndHeaders(status, headers, protocol="HTTP/1.1")
+        writer.write_record(writer.create_warc_record(url, kind, payload=io.BytesIO(body), http_headers=http))
+
+    html = [("Content-Type", "text/html")]
+    writer.write_record(writer.create_warcinfo_record("pages.warc", {"software": "a test"}))
+    add("response", "http://sqlite/about", (PAGES / "about.html").read_bytes(), html)
+    request = StatusAndHeaders("GET /about", [("Host", "sqlite")], protocol="HTTP/1.1", is_http_request=True)
+    writer.write_record(writer.create_warc_record("http://sqlite/about", "request", http_headers=request))
+    add("response", "http://sqlite/gone", b"<p>Not found</p>", html, status="404 Not Found")
+    add("response", "http://sqlite/logo", b"GIF89a", [("Content-Type", "image/gif")])
+    latin = "<p>Ein Äpfelchen für Zoë</p>".encode("latin-1")
+    add("response", "http://latin/said", latin, [("Content-Type", "text/html; charset=iso-8859-1")])
+    meta = '<meta charset="windows-1251"><p>Белый кит</p>'.encode("cp1251")
+    add("response", "http://cyrillic/meta", meta, html)
+    packed = [*html, ("Content-Encoding", "gzip")]
+    add("response", "http://packed/page", gzip.compress(b"<p>It was packed</p>"), packed)
+    add("response", "http://large/page", b"<p>" + b"large " * 3000 + b"</p>", html)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["pages.warc", "pages.warc.gz"])
+def test_every_record_of_a_warc_file_is_accounted_for(name: str, corpus: Any) -> None:
+    folder = Path(corpus.path("in"))
+    folder.mkdir()
+    (folder / name).write_bytes(warc(compressed=name.endswith(".gz")))
+    shards = ShardSettings(largest_record_bytes=15_000)
+    config = ExtractConfig(
+        str(folder), main_content=False, source="crawl", shards=shards, output_path=corpus.path("out")
+    )
+    extract(config)
+    documents = {document["metadata"]["url"]: document for document in corpus.read("out")["pages.jsonl.zst"]}
+    assert SENTENCE in " ".join(documents.pop("http://sqlite/about")["text"].split())
+    assert {url: document["text"].strip() for url, document in documents.items()} == {
+        "http://latin/said": "Ein Äpfelchen für Zoë",
+        "http://cyrillic/meta": "Белый кит",
+        "http://packed/page": "It was packed",
+    }
+    assert {document["source"] for document in documents.values()} == {"crawl"}
+    summary = corpus.summary("out")
+    assert (summary["read"], summary["written"], summary["rejected"]) == (9, 4, {"too large": 1})
+    assert summary["dropped"] == {
+        "a WARC record of another kind (request)": 1,
+        "a WARC record of another kind (warcinfo)": 1,
+        "not HTML": 1,
+        "not answered with 200": 1,
+    }
+
+
+@pytest.mark.parametrize("name", ["pages.warc", "pages.warc.gz"])
+@pytest.mark.parametrize("lost", [3, 1000])
+def test_a_cut_warc_file_is_named_and_gives_no_half_page(name: str, lost: int, corpus: Any) -> None:
+    folder = Path(corpus.path("in"))
+    folder.mkdir()
+    (folder / name).write_bytes(warc(compressed=name.endswith(".gz"))[:-lost])
+    with pytest.raises(DataError, match=rf"{name} is cut"):
+        extract(ExtractConfig(str(folder), output_path=corpus.path("out")))
+    extract(ExtractConfig(str(folder), damaged_shards="keep_what_is_readable", output_path=corpus.path("out")))
+    assert corpus.summary("out")["tallies"] == {"damaged shards": 1}
+    assert "http://large/page" not in [document["metadata"]["url"] for document in corpus.records("out")]
+
+
+def test_what_is_no_warc_file_is_named(corpus: Any) -> None:
+    given = corpus.write("in", {"pages.warc": ["<p>This is no WARC file</p>"] * 10})
+    with pytest.raises(DataError, match=r"pages\.warc is "):
+        extract(ExtractConfig(given, output_path=corpus.path("out")))

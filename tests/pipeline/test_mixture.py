@@ -1,0 +1,183 @@
+"""Mixtures: weights, stages and validation sets as they are planned, and what the step writes of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules import ExecutorStep, versioned
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.mixture import (
+    MixtureConfig,
+    SimulatedEpoching,
+    interpolate_mixture_configs,
+    lm_mixture_data_config,
+    lm_varying_mixture_data_config,
+    mixture,
+    with_validation_sets,
+)
+from marin_rules.pipeline.tokenize import TokenizeConfig, tokenize
+
+
+def written(folder: Path, sha256: str = "same", **splits: int) -> str:
+    folder.mkdir()
+    facts = {
+        "format": "text",
+        "splits": {split: {"tokens": tokens, "documents": 3} for split, tokens in splits.items()},
+        "tokenizer": {"sha256": sha256, "vocabulary": 300},
+    }
+    (folder / "tokens.json").write_text(json.dumps(facts))
+    return str(folder)
+
+
+def made(config: MixtureConfig, folder: Path) -> Any:
+    result = mixture(replace(config, output_path=str(folder)))
+    assert json.loads((folder / "mixture.json").read_text()) == result
+    return result
+
+
+def test_weights_are_relative_and_every_token_is_accounted_for(tmp_path: Path) -> None:
+    components = {
+        "web": written(tmp_path / "web", train=6000, validation=10),
+        "books": written(tmp_path / "books", train=1000),
+        "news": written(tmp_path / "news", validation=500),
+    }
+    config = lm_mixture_data_config(
+        components, {"web": 3, "books": 1}, missing_weights_are_validation=True, train_tokens=8000
+    )
+    found = made(config, tmp_path / "out")
+    assert found["stages"] == [{"start_step": 0, "weights": {"web": 0.75, "books": 0.25, "news": 0.0}}]
+    assert found["validation"] == ["web", "news"]
+    assert found["contributions"] == {
+        "web": {"share": 0.75, "tokens": 6000, "epochs": 1.0},
+        "books": {"share": 0.25, "tokens": 2000, "epochs": 2.0},
+        "news": {"share": 0.0, "tokens": 0, "epochs": 0.0},
+    }
+    table = list(csv.DictReader((tmp_path / "out" / "report" / "mixture.csv").open()))
+    assert [(row["component"], row["share"], row["epochs"]) for row in table] == [
+        ("web", "0.75", "1"),
+        ("books", "0.25", "2"),
+        ("news", "0", "0"),
+    ]
+    assert "<svg" in (tmp_path / "out" / "report" / "mixture.svg").read_text()
+
+
+def test_stages_count_by_their_lengths(tmp_path: Path) -> None:
+    components = {name: written(tmp_path / name, train=1000) for name in ("web", "books")}
+    config = lm_varying_mixture_data_config(
+        components,
+        [(0, {"web": 1.0}), (75, {"web": 1.0, "books": 1.0})],
+        train_tokens=4000,
+        train_steps=100,
+        simulated_epoching=SimulatedEpoching(target_tokens=2000, experiment_tokens=1000),
+    )
+    found = made(config, tmp_path / "out")
+    assert [stage["weights"] for stage in found["stages"]] == [{"web": 1.0, "books": 0.0}, {"web": 0.5, "books": 0.5}]
+    # A quarter of the steps has half books; and of each set only a half is there, as in a run of twice the length.
+    assert found["contributions"]["books"] == {"share": 0.125, "tokens": 500, "epochs": 1.0}
+    assert found["contributions"]["web"] == {"share": 0.875, "tokens": 3500, "epochs": 7.0}
+
+
+def test_one_component_needs_no_picture(tmp_path: Path) -> None:
+    made(lm_mixture_data_config({"web": written(tmp_path / "web", train=9)}, {"web": 1.0}), tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out" / "report").iterdir()] == ["mixture.csv"]
+
+
+def test_mixtures_are_interpolated_stage_by_stage() -> None:
+    both = {"web": "w", "books": "b"}
+    plain = lm_mixture_data_config(both, {"web": 1.0, "books": 3.0})
+    varying = lm_varying_mixture_data_config(both, [(0, {"web": 1.0}), (50, {"books": 2.0})])
+    found = interpolate_mixture_configs([plain, varying], [1.0, 3.0])
+    assert [(stage.start_step, dict(stage.weights)) for stage in found.stages] == [
+        (0, {"web": pytest.approx(0.25 * 0.25 + 0.75), "books": pytest.approx(0.75 * 0.25)}),
+        (50, {"web": pytest.approx(0.25 * 0.25), "books": pytest.approx(0.75 * 0.25 + 0.75)}),
+    ]
+
+
+def test_validation_sets_are_added_with_no_weight() -> None:
+    config = lm_varying_mixture_data_config({"web": "w", "books": "b"}, [(0, {"web": 1.0}), (50, {"books": 1.0})])
+    found = with_validation_sets(config, {"news": "n"})
+    assert found.components == {"web": "w", "books": "b", "news": "n"}
+    assert [stage.weights["news"] for stage in found.stages] == [0.0, 0.0]
+    with pytest.raises(DataError, match="no validation set can be called 'web'"):
+        with_validation_sets(config, {"web": "n"})
+
+
+def tokens(name: str, tokenizer: Any) -> ExecutorStep[Any]:
+    return ExecutorStep(name, tokenize, TokenizeConfig(tokenizer, ["gs://text"]))
+
+
+def test_two_tokenizers_are_refused_while_planning() -> None:
+    one, other = tokens("one", versioned("a/b@1")), tokens("other", versioned("a/c@1"))
+    with pytest.raises(DataError, match=r"'x' and 'y' have different tokenizers \(a/b@1 and a/c@1\)"):
+        lm_mixture_data_config({"x": one, "y": other}, {"x": 1.0, "y": 1.0})
+    config = lm_mixture_data_config({"x": one}, {"x": 1.0})
+    with pytest.raises(DataError, match="'x' and 'held' have different tokenizers"):
+        with_validation_sets(config, {"held": other})
+    lm_mixture_data_config({"x": one, "y": tokens("third", versioned("a/b@1"))}, {"x": 1.0, "y": 1.0})
+
+
+def test_two_tokenizers_are_refused_by_the_step(tmp_path: Path) -> None:
+    paths = {name: written(tmp_path / name, sha256=name, train=9) for name in ("a", "b")}
+    with pytest.raises(DataError, match=r"'a' .* and 'b' .* were made with different tokenizers"):
+        made(lm_mixture_data_config(paths, {"a": 1.0, "b": 1.0}), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"web": 0.0, "books": 0.0}, "all weights in the stage from step 0 are 0"),
+        ({"web": -1.0, "books": 1.0}, "the weight of 'web' in the stage from step 0 is -1.0"),
+        ({"web": float("nan"), "books": 1.0}, "the weight of 'web'"),
+        ({"web": True, "books": 1.0}, "the weight of 'web'"),
+        ({"web": 1.0}, "the component 'books' has no weight: give it one"),
+        ({"web": 1.0, "books": 1.0, "boks": 1.0}, "there is a weight for 'boks', but no such component"),
+    ],
+    ids=str,
+)
+def test_bad_weights(weights: dict[str, float], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        lm_mixture_data_config({"web": "w", "books": "b"}, weights)
+
+
+@pytest.mark.parametrize(
+    ("starts", "settings", "message"),
+    [
+        ((10,), {}, r"start at step 0 and at higher steps from there, not at \[10\]"),
+        ((0, 50, 50), {}, "start at step 0"),
+        ((0, 50), {"train_tokens": 9}, "need train_steps too"),
+        ((0, 50), {"train_steps": 50}, "the last stage starts at step 50, after the 50 steps of training"),
+        ((0,), {"block_size": 1 << 16}, "a block_size of 65536 is not possible"),
+        ((0,), {"block_size": 0}, "a block_size of 0 is not possible"),
+        ((0,), {"simulated_epoching": SimulatedEpoching(1, 2)}, "simulated epoching needs"),
+    ],
+)
+def test_bad_stages(starts: tuple[int, ...], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        lm_varying_mixture_data_config({"web": "w"}, [(start, {"web": 1.0}) for start in starts], **settings)
+
+
+def test_a_component_that_would_never_be_seen_is_refused() -> None:
+    both = {"web": "w", "books": "b"}
+    lm_mixture_data_config(both, {"web": 2047.0, "books": 1.0})
+    with pytest.raises(DataError, match=r"'books' has 0\.00033 of all weights .* would never be seen"):
+        lm_mixture_data_config(both, {"web": 3000.0, "books": 1.0})
+    lm_mixture_data_config(both, {"web": 3000.0, "books": 1.0}, block_size=4096)
+
+
+@pytest.mark.parametrize(
+    ("split", "weight", "message"),
+    [
+        ("validation", 1.0, "the component 'a' .* has a weight, but no train tokens"),
+        ("train", 0.0, "the component 'a' .* has no weight, so that it is for validation alone"),
+    ],
+)
+def test_components_without_what_they_are_for(tmp_path: Path, split: str, weight: float, message: str) -> None:
+    paths = {"a": written(tmp_path / "a", **{split: 9}), "b": written(tmp_path / "b", train=9)}
+    with pytest.raises(DataError, match=message):
+        made(lm_mixture_data_config(paths, {"a": weight, "b": 1.0}), tmp_path / "out")

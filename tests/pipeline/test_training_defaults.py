@@ -1,0 +1,169 @@
+"""The helpers of `experiments/training_defaults.py`: what changes the model changes the path, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from marin_rules import ExecutorStep, ResourceConfig, compute_output_path
+from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
+from marin_rules.pipeline.training.errors import TrainingError
+from marin_rules.pipeline.training.model import LlamaConfig
+
+REPOSITORY = Path(__file__).parents[2]
+MODEL = LlamaConfig(max_seq_len=64, hidden_dim=32, num_heads=4, num_kv_heads=2)
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    import experiments.defaults
+    import experiments.training_defaults
+
+    assert "levanter" not in sys.modules
+    helpers = {name: getattr(experiments.defaults, name) for name in experiments.defaults.__all__}
+    return SimpleNamespace(**{**vars(experiments.training_defaults), **helpers})
+
+
+def path(step: ExecutorStep) -> str:
+    return str(compute_output_path(step.name, step.config, prefix="p"))
+
+
+def config(training: Any, **changes: Any) -> Any:
+    plain = training.SimpleTrainConfig(ResourceConfig.with_cpu(), 8, 100, 1e-3)
+    return replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learning_rate": 2e-3},
+        {"num_train_steps": 101},
+        {"train_batch_size": 16},
+        {"weight_decay": 0.0},
+        {"seed": 1},
+        {"data_seed": 1},
+        {"precision": "f32"},
+        {"steps_per_export": 50},
+        {"max_eval_batches": 2},
+        {"initialize_from_checkpoint_path": "gs://other"},
+    ],
+    ids=str,
+)
+def test_what_changes_the_model_changes_the_path(training: Any, change: dict[str, Any]) -> None:
+    one, other = (
+        training.default_train("x", "gs://tokens", MODEL, given)
+        for given in (config(training), config(training, **change))
+    )
+    assert path(one) != path(other)
+
+
+def test_so_does_its_shape(training: Any) -> None:
+    paths = {
+        path(training.default_train("x", "gs://tokens", model, config(training)))
+        for model in (MODEL, replace(MODEL, num_layers=3))
+    }
+    assert len(paths) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resources": ResourceConfig.with_gpu("H100", count=8)},
+        {"per_device_parallelism": 2},
+        {"checkpoint_minutes": 1.0},
+        {"tensorboard": True},
+    ],
+    ids=["resources", "parallelism", "checkpoints", "tensorboard"],
+)
+def test_how_it_is_run_does_not(training: Any, change: dict[str, Any]) -> None:
+    one, other = (
+        training.default_train("x", "gs://tokens", MODEL, given)
+        for given in (config(training), config(training, **change))
+    )
+    assert path(one) == path(other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_seq_len": 65}, "longer than the model's"),
+        ({"resources": ResourceConfig.with_gpu("H100", count=3)}, "does not divide over 3 devices"),
+        ({"initialize_from_hf": "a", "initialize_from_checkpoint_path": "b"}, "two beginnings"),
+    ],
+    ids=["length", "batch", "beginnings"],
+)
+def test_bad_plans_are_refused(training: Any, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        training.default_train("x", "gs://tokens", MODEL, config(training, **change))
+
+
+@pytest.mark.parametrize(
+    ("resources", "group"),
+    [
+        (ResourceConfig.with_cpu(), "train"),
+        (ResourceConfig.with_gpu("H100", count=8), "train-gpu"),
+        (ResourceConfig.with_tpu("v5p-8"), "train-tpu"),
+    ],
+    ids=["CPU", "GPU", "TPU"],
+)
+def test_the_environment_has_jax_for_the_device(training: Any, resources: ResourceConfig, group: str) -> None:
+    step = training.default_train("x", "gs://tokens", MODEL, config(training, resources=resources))
+    assert step.fn.pip_dependency_groups == (group,)
+    pins, plain = (
+        set(re.findall(r"^[\w-]+==\S+", (REPOSITORY / "requirements" / f"{name}.txt").read_text(), re.MULTILINE))
+        for name in (group, "train")
+    )
+    assert plain <= pins, "otherwise they are the same"
+
+
+def test_stages_that_fit_no_batch_are_refused(training: Any) -> None:
+    stages = lm_varying_mixture_data_config({"a": "x", "b": "y"}, [(0, {"a": 1.0}), (75, {"b": 1.0})])
+    for tokenized in (stages, training.default_mixture("m", stages)):
+        with pytest.raises(TrainingError, match="begins at step 75"):
+            training.default_train("x", tokenized, MODEL, config(training))
+
+
+def test_validation_sets_join_a_mixture(training: Any) -> None:
+    mixed = lm_mixture_data_config({"a": "x"}, {"a": 1.0})
+    plain = training.default_train("x", mixed, MODEL, config(training))
+    held = training.default_train("x", mixed, MODEL, config(training), validation_sets={"news": "gs://news"})
+    assert path(plain) != path(held)
+    components = held.config.data_path.step.config.components
+    assert components == {"a": "x", "news": "gs://news"}
+
+
+def test_default_validation_is_paloma_in_the_tokens_of_the_data(training: Any) -> None:
+    tokens = training.default_tokenize("x", "gs://text", "a/b@123")
+    step = training.default_train("x", tokens, MODEL, config(training), use_default_validation=True)
+    components = step.config.data_path.step.config.components
+    assert len(components) == 17
+    news = components["paloma-c4_en"].step
+    assert (news.name, news.config.tokenizer.value) == ("tokenized/paloma/paloma-c4_en", "a/b@123")
+    with pytest.raises(TrainingError, match="use_default_validation needs the tokenizer"):
+        training.default_train("x", "gs://tokens", MODEL, config(training), use_default_validation=True)
+
+
+def test_tags_change_no_path_and_tasks_are_refused(training: Any) -> None:
+    one, other = (training.default_train("x", "gs://t", MODEL, config(training), tags) for tags in ((), ["mine"]))
+    assert path(one) == path(other)
+    assert other.config.running.tags == ("mine",)
+    training.default_train("x", "gs://t", MODEL, config(training), eval_harness_tasks=[])
+    with pytest.raises(TrainingError, match=r"make a step of them, as in default_eval\(model, tasks\)"):
+        training.default_train("x", "gs://t", MODEL, config(training), eval_harness_tasks=["hellaswag"])
+
+
+def test_sft_dpo_and_annealing_need_a_beginning(training: Any) -> None:
+    settings = (ResourceConfig.with_cpu(), 8, 100, 1e-3)
+    with pytest.raises(TrainingError, match="initialize_from_hf"):
+        training.default_sft("x", "gs://chats", training.SimpleSFTConfig(*settings))
+    with pytest.raises(TrainingError, match="initialize_from_hf"):
+        training.default_dpo("x", "gs://pairs", training.SimpleDPOConfig(*settings))
+    with pytest.raises(TrainingError, match="initialize_from_checkpoint_path"):
+        training.default_anneal("x", "gs://tokens", MODEL, config(training))

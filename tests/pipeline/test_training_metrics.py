@@ -1,0 +1,127 @@
+"""`metrics.jsonl`: every step once, whatever was killed, and faults that are not swallowed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marin_rules.pipeline.training.errors import NonFiniteLoss
+from marin_rules.pipeline.training.metrics import Recorder, read_metrics
+from marin_rules.pipeline.training.report import evaluated_sets
+from marin_rules.pipeline.training.throughput import Work, duration, progress_line
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def recorder(path: Path, clock: Clock, resumed_from: int | None = None, **settings: Any) -> Recorder:
+    work = Work(steps=10, sequences_per_step=4, sequence_length=16, flops_per_sequence=100.0)
+    settings = {"say": lambda text: None, **settings}
+    return Recorder(str(path / "metrics.jsonl"), work, resumed_from=resumed_from, clock=clock, **settings)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_lines_are_there_at_once(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    made.trained(0, 2.5, 0.1)
+    assert lines(tmp_path) == [
+        {"step": 0, "time": 0.0, "train/loss": 2.5, "tokens": 64, "flops": 400.0, "learning_rate": 0.1}
+    ]
+
+
+def test_a_step_takes_the_time_after_hooks(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    made.trained(0, 2.5, None)
+    clock.now = 100.0  # An evaluation.
+    made.next_step_begins()
+    clock.now = 102.0
+    made.trained(1, 2.4, None)
+    assert "seconds" not in lines(tmp_path)[0]
+    assert (lines(tmp_path)[1]["seconds"], lines(tmp_path)[1]["tokens_per_second"]) == (2.0, 32.0)
+
+
+def test_what_is_said_twice_is_kept_once(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    for loss in (2.5, 0.0):
+        made.trained(0, loss, None)
+        made.reported(0, {"eval/loss": loss + 1})
+    assert [line.get("train/loss", line.get("eval/loss")) for line in lines(tmp_path)] == [2.5, 3.5]
+
+
+def test_several_sets_are_told_apart(tmp_path: Path, clock: Clock) -> None:
+    said: list[str] = []
+    made = recorder(tmp_path, clock, say=said.append)
+    made.reported(0, {"eval/loss": 2.0, "eval/bpb": 1.0, "eval/news/loss": 2.0})
+    made.reported(1, {"eval/loss": 3.0, "eval/news/loss": 2.0, "eval/code/loss": 4.0, "eval/macro_loss": 3.0})
+    assert said == [
+        "step 1/10: evaluation loss 2.0000, 1.0000 bits per byte",
+        "step 2/10: evaluation loss 3.0000 (news 2.0000, code 4.0000)",
+    ]
+    assert evaluated_sets(made.lines[:1]) == {"evaluation": "eval/loss"}
+    assert evaluated_sets(made.lines) == {"code": "eval/code/loss", "news": "eval/news/loss"}
+
+
+@pytest.mark.parametrize(("resumed_from", "kept"), [(None, []), (1, [0, 1]), (4, [0, 1, 2])])
+def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from: int | None, kept: list[int]) -> None:
+    first = recorder(tmp_path, clock)
+    for step in range(3):
+        first.trained(step, 2.0, None)
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 3, "train/lo')  # Killed while it wrote.
+    again = recorder(tmp_path, clock, resumed_from)
+    assert [line["step"] for line in lines(tmp_path)] == kept
+    again.trained(7, 1.0, None)
+    assert [line["step"] for line in lines(tmp_path)] == [*kept, 7]
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    made.trained(0, 2.5, None)
+    made.stop_at_fault()
+    made.reported(0, {"eval/loss": float("nan"), "eval/bpb": 1.0})
+    with pytest.raises(NonFiniteLoss, match=r"eval/loss after step 0 is nan.*2.5 \(step 0\)"):
+        made.stop_at_fault()
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_a_file_that_cannot_be_written_stops_the_run(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    (tmp_path / "metrics.jsonl").unlink()
+    (tmp_path / "metrics.jsonl").mkdir()
+    made.trained(0, 2.5, None)
+    with pytest.raises(OSError, match=r"metrics\.jsonl"):
+        made.stop_at_fault()
+
+
+def test_no_file_is_no_lines(tmp_path: Path) -> None:
+    assert read_metrics(str(tmp_path / "none")) == []
+
+
+def test_progress() -> None:
+    work = Work(steps=400, sequences_per_step=16, sequence_length=128, flops_per_sequence=1e9, peak_flops=1e12)
+    line = progress_line(work, 119, 3.2141, 0.0029, 0.2)
+    assert line == "step 120/400  loss 3.2141  lr 0.0029  10,240 tokens/s  MFU 8.0%  ETA 56 s"
+    assert progress_line(work, 399, 3.0, None, 0.2) == "step 400/400  loss 3.0000  10,240 tokens/s  MFU 8.0%"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (45.2, "45 s"), (185, "3 min 5 s"), (7800, "2 h 10 min"), (277200, "3 d 5 h")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

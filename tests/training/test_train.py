@@ -1,0 +1,85 @@
+"""Real trainings of a tiny Llama: it learns, and it can be trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from support.made_once import made_once
+from training.conftest import run_trainings
+from training.outputs import facts, metrics
+from training.training_runs import STEPS
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`whole`, and what is trained on from it: in a folder where nobody else writes."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(trained, folder, dirs_exist_ok=True)
+        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "diverging"])
+
+    return made_once(tmp_path_factory, "trained-on", make)
+
+
+def test_the_model_learns_more_than_frequencies(runs: Path) -> None:
+    found = facts(runs / "whole")
+    bits = {name: values["bits_per_byte"] for name, values in found["compared"].items()}
+    assert bits["trigram"] < bits["bigram"] < bits["unigram"]
+    assert bits["model"] < bits["unigram"]
+    assert bits["model"] == pytest.approx(found["evaluation"]["eval/bpb"], rel=1e-4)
+    assert (found["steps"], found["tokens"]) == (STEPS, STEPS * 32 * 32)
+    assert found["parameters"] == 288 * 32 * 2 + 2 * (32 * 48 * 2 + 3 * 32 * 64 + 64) + 32
+    assert [step for step, _ in metrics(runs / "whole")] == list(range(STEPS))
+    assert [step for step, _ in metrics(runs / "whole", "eval/loss")] == [19, 39, 59, 79]
+
+
+def test_the_export_stands_alone(runs: Path) -> None:
+    export = runs / "whole" / "hf" / f"step-{STEPS - 1}"
+    assert json.loads((export / "config.json").read_text())["model_type"] == "llama"
+    original = runs / "tokenizer" / "tokenizer.json"
+    assert (export / "tokenizer.json").read_bytes() == original.read_bytes()
+
+
+def test_the_report_shows_the_run(runs: Path) -> None:
+    assert "<svg" in (runs / "whole" / "report" / "loss.svg").read_text()
+    table = (runs / "whole" / "report" / "baselines.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in table] == ["model", "model", "unigram", "bigram", "trigram"]
+
+
+def test_conversations_are_learned_and_the_old_text_is_not_forgotten(runs: Path) -> None:
+    answers = dict(metrics(runs / "sft", "eval/answers/loss"))
+    control = dict(metrics(runs / "sft", "eval/control/loss"))
+    before = metrics(runs / "whole", "eval/loss")[-1][1]
+    assert list(answers) == list(control) == [9, 19, 29, 39]
+    assert answers[39] < answers[9]
+    assert answers[39] < 0.8
+    assert control[39] < before + 0.3
+    assert facts(runs / "sft")["model"]["config"]["hidden_dim"] == 32
+
+
+def test_preferences_are_learned(runs: Path) -> None:
+    losses = dict(metrics(runs / "dpo"))
+    assert losses[0] == pytest.approx(0.6931, abs=1e-3)  # Policy and reference are the same: log 2.
+    assert losses[19] < 0.6
+    assert facts(runs / "dpo")["preferences"]["written"] == 100
+
+
+def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None:
+    first = metrics(runs / "anneal")[0][1]
+    trained = metrics(runs / "whole")
+    assert abs(first - trained[-1][1]) < 0.3 < trained[0][1] - first
+    rates = [rate for _, rate in metrics(runs / "anneal", "learning_rate")]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:
+    message = (runs / "diverging.error").read_text()
+    assert message.startswith("NonFiniteLoss: the loss of step 1 is ")
+    assert "Lower learning_rate" in message
+    assert not (runs / "diverging" / "training.json").exists()

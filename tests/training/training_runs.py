@@ -1,0 +1,165 @@
+"""Small real trainings, run by the training environment's Python: `training_runs.py FOLDER RUN...`.
+
+The text is made of a few words, each of which is mostly followed by the same one, so that a tiny model learns more of
+it in some dozen steps than how often each word occurs. A step takes long enough to be killed in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from marin_rules.pipeline.mixture import lm_varying_mixture_data_config, mixture
+from marin_rules.pipeline.tokenize import ChatDatasetFormat, TokenizeConfig, tokenize
+from marin_rules.pipeline.train import train
+from marin_rules.pipeline.train_dpo import train_dpo
+from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
+from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Running, TrainConfig
+from marin_rules.pipeline.training.model import LlamaConfig
+
+SCRIPT = Path(__file__)
+WORDS = ["war", "peace", "law", "bank", "land", "tax", "army", "navy", "trade", "state", "union", "people"]
+TEMPLATE = (
+    "{% for m in messages %}{% if m['role'] == 'user' %}Q: {{ m['content'] }}\n{% else %}A:{% generation %}"
+    " {{ m['content'] }}<|end_of_text|>{% endgeneration %}{% endif %}{% endfor %}"
+)
+MODEL = LlamaConfig(
+    max_seq_len=32,
+    hidden_dim=32,
+    intermediate_dim=64,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    gradient_checkpointing=False,
+    scan_layers=False,
+)
+RUNNING = Running(progress_seconds=0)
+STEPS = 80
+
+
+def hyperparameters(**changes: Any) -> Hyperparameters:
+    given: dict[str, Any] = {
+        "train_batch_size": 32,
+        "num_train_steps": STEPS,
+        "learning_rate": 1e-2,
+        "precision": "f32",
+        "warmup": 5,
+        "steps_per_eval": 20,
+        "max_eval_batches": 1,  # Of one batch, Levanter's bits per byte are those of its sums.
+        "steps_per_export": 20,
+        "steps_per_hf_export": 1000,
+    }
+    return Hyperparameters(**{**given, **changes})
+
+
+def prepare(folder: Path) -> None:
+    generator = random.Random(5)
+
+    def text(words: int) -> str:
+        chosen = [generator.choice(WORDS)]
+        while len(chosen) < words:
+            following = WORDS[(WORDS.index(chosen[-1]) * 5 + 3) % len(WORDS)]
+            chosen.append(following if generator.random() < 0.9 else generator.choice(WORDS))
+        return " ".join(chosen)
+
+    def chat() -> list[dict[str, str]]:
+        word = generator.choice(WORDS)
+        return [
+            {"role": "user", "content": f"say {word} twice"},
+            {"role": "assistant", "content": f"{word} {word}"},
+        ]
+
+    def pair() -> dict[str, Any]:
+        (asked, good), other = chat(), generator.choice(WORDS)
+        return {"prompt": [asked], "chosen": [good], "rejected": [{"role": "assistant", "content": f"{other} tax"}]}
+
+    sets: dict[str, list[dict[str, Any]]] = {
+        "documents": [{"text": text(60)} for _ in range(300)],
+        "held": [{"text": text(60)} for _ in range(40)],
+        "chats": [{"messages": chat()} for _ in range(300)],
+        "held_chats": [{"messages": chat()} for _ in range(60)],
+        "pairs": [pair() for _ in range(100)],
+    }
+    for name, records in sets.items():
+        (folder / name).mkdir(parents=True)
+        lines = [json.dumps({"id": f"{name}-{number}", **record}) for number, record in enumerate(records)]
+        (folder / name / "part.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    tokenizer = str(folder / "tokenizer")
+    train_tokenizer(TrainTokenizerConfig(str(folder / "documents"), 288, chat_template=TEMPLATE, output_path=tokenizer))
+    for name, one, other, format in (
+        ("tokens", "documents", "held", None),
+        ("chat_tokens", "chats", "held_chats", ChatDatasetFormat()),
+    ):
+        settings = {} if format is None else {"format": format}
+        paths = [str(folder / one)], [str(folder / other)]
+        tokenize(TokenizeConfig(tokenizer, *paths, **settings, output_path=str(folder / name)))
+
+
+def base(folder: Path, name: str) -> Any:
+    return train(
+        TrainConfig(str(folder / "tokens"), MODEL, hyperparameters(), running=RUNNING, output_path=str(folder / name))
+    )
+
+
+def sft(folder: Path, name: str) -> Any:
+    """Conversations, with the old text in between, less of it towards the end; both have held-out data of their own."""
+    mixed = lm_varying_mixture_data_config(
+        {"answers": str(folder / "chat_tokens"), "control": str(folder / "tokens")},
+        [(0, {"answers": 0.6, "control": 0.4}), (20, {"answers": 0.8, "control": 0.2})],
+        block_size=320,
+    )
+    mixture(replace(mixed, output_path=str(folder / "mixed")))
+    given = hyperparameters(num_train_steps=40, steps_per_eval=10, train_batch_size=16, learning_rate=6e-3)
+    begin = str(folder / "whole")
+    return train(
+        TrainConfig(str(folder / "mixed"), None, given, begin, running=RUNNING, output_path=str(folder / name))
+    )
+
+
+def dpo(folder: Path, name: str) -> Any:
+    given = hyperparameters(num_train_steps=20, steps_per_eval=10, train_batch_size=8, learning_rate=2e-3)
+    begin = str(folder / "sft" / "hf" / "step-39")
+    return train_dpo(DpoConfig(str(folder / "pairs"), begin, given, running=RUNNING, output_path=str(folder / name)))
+
+
+def anneal(folder: Path, name: str) -> Any:
+    given = hyperparameters(num_train_steps=5, learning_rate=1e-4, lr_schedule="linear", min_lr_ratio=0.0, warmup=0)
+    data, begin = str(folder / "tokens"), str(folder / "whole")
+    return train(
+        TrainConfig(
+            data,
+            MODEL,
+            given,
+            initialize_from_checkpoint_path=begin,
+            running=RUNNING,
+            output_path=str(folder / name),
+        )
+    )
+
+
+def diverging(folder: Path, name: str) -> Any:
+    given = hyperparameters(learning_rate=1e30, max_grad_norm=None, warmup=0)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
+
+
+RUNS = {"whole": base, "sft": sft, "dpo": dpo, "anneal": anneal, "diverging": diverging}
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1])
+    for run in sys.argv[2:]:
+        if run == "prepare":
+            prepare(where)
+        elif run == "diverging":
+            try:
+                diverging(where, run)
+            except Exception as error:
+                (where / f"{run}.error").write_text(f"{type(error).__name__}: {error}")
+        else:
+            RUNS[run](where, run)
+    sys.stdout.flush()
+    os._exit(0)  # What a run that has failed leaves behind may abort the interpreter on its way out.
