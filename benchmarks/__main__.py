@@ -15,10 +15,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import ROOT
+from benchmarks.batch_noop import batch_calls, batch_noop
+from benchmarks.data_memory import data_memory
+from benchmarks.data_stages import near_duplicates, page_extraction, rewriting
 from benchmarks.dry_run_cold import dry_run_cold
 from benchmarks.dry_run_finished import dry_run_finished
 from benchmarks.dry_run_python import dry_run_python
 from benchmarks.dry_run_store import dry_run_store
+from benchmarks.evaluate import evaluation
 from benchmarks.help_text import help_text
 from benchmarks.import_time import import_time
 from benchmarks.measure import BenchmarkError
@@ -28,6 +32,8 @@ from benchmarks.run_noop import run_noop, run_noop_1000
 from benchmarks.slurm_noop import slurm_noop
 from benchmarks.table import Row, render, write
 from benchmarks.tasks_noop import slurm_tasks, tasks_noop, tasks_store
+from benchmarks.tokenizing import tokenizing
+from benchmarks.train import training
 from benchmarks.two_steps import two_steps
 from benchmarks.warm_environment import warm_environment
 from benchmarks.wide import wide
@@ -52,6 +58,15 @@ BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "slurm_noop": slurm_noop,
     "slurm_tasks": slurm_tasks,
     "warm_environment": warm_environment,
+    "batch_noop": batch_noop,
+    "batch_calls": batch_calls,
+    "page_extraction": page_extraction,
+    "near_duplicates": near_duplicates,
+    "training": training,
+    "evaluation": evaluation,
+    "rewriting": rewriting,
+    "tokenizing": tokenizing,
+    "data_memory": data_memory,
 }
 """Each takes a folder of its own and a number by which to divide its sizes."""
 
