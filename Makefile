@@ -5,11 +5,15 @@ BIN     := .venv/bin
 READY   := .venv/.ready
 EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 
+# What `make run` runs, and where it puts the results.
+EXPERIMENT := experiments/tutorials/hello_world.py
+PREFIX     := out
+
 # With `user = true` in a machine's pip settings, pip refuses to install into a virtual environment.
 export PIP_USER := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run quick test test-faults lint hooks bench browser slurm requirements clean
+.PHONY: help setup run quick test smoke test-faults lint hooks bench browser slurm debootstrap requirements clean
 .PHONY: lint-style lint-types lint-rooms lint-workflow
 
 help: ## list these targets
@@ -19,16 +23,21 @@ help: ## list these targets
 setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses the interpreter
 	@$(BIN)/marin-rules profiles link --quiet
 
-run: setup ## run the first tutorial; results go to out/
-	$(BIN)/snakemake --config $(EXAMPLE)
+run: setup ## run a tutorial; EXPERIMENT=... names another experiment, PREFIX=... another place than out/
+	$(BIN)/snakemake --config experiment='$(EXPERIMENT)' prefix='$(PREFIX)'
 
-# A test that starts a process is marked so, or fails: tests/support/processes.py.
+# A test that starts a process is marked so, or fails: tests/support/processes.py. Half of what it takes to import the
+# tests is pytest's rewriting of them, whose result is kept even where Python is told to write no bytecode.
 quick: setup lint ## lint, then run the tests that start no process: under a minute
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not processes and not faults" tests
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -m "not processes and not faults and not smoke" tests
 
 # More workers than cores: many tests wait for Slurm, for leases or for each other.
-test: setup lint browser slurm ## lint, then run the tests
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not faults" tests
+test: setup lint browser slurm debootstrap ## lint, then run the tests
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not faults and not smoke" tests
+
+# The tutorial as it is, and what came of it: the test of it in `make test` has fewer steps.
+smoke: setup ## from pages to an evaluated model on the CPU: minutes
+	$(BIN)/python -m pytest -m smoke tests
 
 test-faults: setup ## the fault tests with their whole counts: more than an hour
 	$(BIN)/python -m pytest -m faults tests
@@ -66,6 +75,9 @@ browser:
 slurm:
 	scripts/ensure-slurm
 
+debootstrap:
+	scripts/ensure-debootstrap
+
 clean: ## remove .venv, caches and builds; keeps out/, for results are yours to delete
 	rm -rf .venv .snakemake .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -93,12 +105,21 @@ $(READY): $(BIN)/uv requirements/dev.txt pyproject.toml
 
 # --- the locks
 
+# Small packages of lm-eval's.
+FROM_SOURCE := --no-binary rouge-score --no-binary sqlitedict --no-binary word2number
+
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.12 \
 	--no-emit-index-url --custom-compile-command 'make requirements' $(if $(UPGRADE),--upgrade)
 
 # dev.txt holds all of core.txt and is compiled first, so that the two can never disagree.
-requirements: $(BIN)/uv ## compile the locks from pyproject.toml; UPGRADE=1 moves them to newer versions
+# The locks of groups hold what steps need and nothing of the driver's. `train` cannot agree with dev.txt: Levanter lags
+# behind fsspec. What is named there has no wheel; a lock that lets in no other source keeps it so.
+requirements: $(READY) ## compile the locks from pyproject.toml; UPGRADE=1 moves them to newer versions
 	$(COMPILE) --extra dev -o requirements/dev.txt pyproject.toml
 	$(COMPILE) -c requirements/dev.txt -o requirements/core.txt pyproject.toml
+	$(COMPILE) --extra gcp -c requirements/dev.txt -o requirements/gcp.txt pyproject.toml
 	$(COMPILE) --extra bench -c requirements/dev.txt -o requirements/bench.txt pyproject.toml
+	$(BIN)/marin-rules lock data fasttext gguf -- -c requirements/dev.txt $(if $(UPGRADE),--upgrade)
+	$(BIN)/marin-rules lock train -- $(FROM_SOURCE) $(if $(UPGRADE),--upgrade)
+	$(BIN)/marin-rules lock train-gpu train-tpu -- -c requirements/train.txt $(FROM_SOURCE) $(if $(UPGRADE),--upgrade)
 	echo uv | $(COMPILE) -c requirements/dev.txt -o requirements/bootstrap.txt -
