@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from marin_rules.completion import is_declared_complete
+from marin_rules.worker.end_beside_threads import end_beside_threads, has_daemon_threads
 from marin_rules.worker.loaded_libraries import loaded_so_far
 from marin_rules.worker.noted_signals import noted_stop_signal
 
@@ -48,6 +49,7 @@ _has_lost_data = False
 _is_settled = False
 _has_closed_uploads = False
 _libraries_before: int | None = None
+_modules_before: frozenset[str] = frozenset()
 
 
 def end_seconds() -> float:
@@ -60,8 +62,9 @@ def end_seconds() -> float:
 
 def prepare_end() -> None:
     """Called before any code of the step: our exit handler is then the last one to run."""
-    global _libraries_before
+    global _libraries_before, _modules_before
     _libraries_before = loaded_so_far()
+    _modules_before = frozenset(sys.modules)
     gc.freeze()  # What was there before the step is not the step's to be looked through at its end.
     faulthandler.enable(_STANDARD_ERROR)
     atexit.register(_settle)
@@ -134,8 +137,8 @@ def _settle() -> None:
     if not _has_destructors():
         ctypes.PyDLL(None).fflush(None)  # The files of C.
         os._exit(_exit_code)
-    if any(thread.daemon for thread in threading.enumerate()):
-        _free_standard_streams()
+    if has_daemon_threads():
+        end_beside_threads(_exit_code, _modules_before)
 
 
 def _flush_files() -> Iterator[str]:
@@ -255,34 +258,6 @@ def _is_spent(thing: object) -> bool:
         return thing.closed or thing.fileno() <= _STANDARD_ERROR
     except (OSError, ValueError):
         return False
-
-
-class _Unlocked(io.TextIOBase):
-    """Writes to a descriptor without a buffer, and so without a lock."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            os.write(self._descriptor, text.encode(errors="backslashreplace"))
-        return len(text)
-
-
-def _free_standard_streams() -> None:
-    """Keep daemon threads that print from crashing the end.
-
-    Python stops such threads where they are, perhaps with the lock of a stream in hand, and aborts when it then wants
-    to flush that stream. Ours were flushed: nobody needs to touch them again.
-    """
-    for name, descriptor in (("stdout", 1), ("stderr", _STANDARD_ERROR)):
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper) and _descriptor(stream) == descriptor:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))  # It is never destroyed.
-            setattr(sys, name, _Unlocked(descriptor))
 
 
 def _print_traceback() -> None:

@@ -107,6 +107,15 @@ ENDINGS = """
         command = libc.strdup(f"printf whole > '{path}/data'".encode())
         libc.__cxa_atexit(libc.system, ctypes.c_void_p(command), None)
 
+    def destructor_beside_a_daemon_thread(path):
+        ctypes.CDLL(importlib.util.find_spec("_sqlite3").origin)
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        destructor(path)
+
+    def exit_handler_of_a_c_library_beside_a_daemon_thread(path):
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        exit_handler_of_a_c_library(path)
+
     def buffered_log(path):
         handler = logging.handlers.MemoryHandler(1000, target=logging.FileHandler(os.path.join(path, "data")))
         logging.getLogger("own").addHandler(handler)

@@ -70,6 +70,21 @@ GOOD = """
         threading.Thread(target=chat, daemon=True).start()
         write(path)
 
+    def computes_in_the_background(path):
+        # Python itself aborts at its end: C++ does not let its daemon threads be stopped where they are.
+        import threading
+        import numpy
+        import scipy.fft
+        numbers = numpy.ones(300_000)
+        began = threading.Event()
+        def compute():
+            while True:
+                scipy.fft.fft(numbers)
+                began.set()
+        threading.Thread(target=compute, daemon=True).start()
+        began.wait()
+        write(path)
+
     def buffered_for_the_log(path):
         KEPT.append(open(1, "w", closefd=False))
         KEPT[-1].write("the end of the log")

@@ -1,0 +1,59 @@
+"""How a process ends while daemon threads are still at work: it is taken apart around them, and they stay where they
+are.
+
+Python ends such threads when they next ask for the interpreter's lock, in the middle of whatever they call. If that is
+C++ (tensorstore, pybind11), the whole process aborts: a good step would have failed at its very end, now and then. So
+Python's own last phase is left out. What matters of it is done here: destructors run, and C's exit handlers. The lock
+is kept meanwhile, and a thread that waits for it does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import sys
+import threading
+from collections.abc import Collection, Iterable
+from types import ModuleType
+from typing import NoReturn
+
+_WITHOUT_TURNS = 1e6
+"""Seconds until another thread may ask for its turn: longer than any end may take."""
+
+
+def has_daemon_threads() -> bool:
+    return any(thread.daemon for thread in threading.enumerate())
+
+
+def end_beside_threads(code: int, kept_modules: Collection[str]) -> NoReturn:
+    """End this process, after all exit handlers of Python have run.
+
+    What is in `kept_modules` is left as it is: it was there before any code whose destructors matter.
+    """
+    sys.setswitchinterval(_WITHOUT_TURNS)
+    threading.excepthook = lambda arguments: None  # A thread that gets a turn finds its modules empty.
+    gc.collect()
+    _clear(module for name, module in reversed(list(sys.modules.items())) if name not in kept_modules)
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    ctypes.PyDLL(None).exit(code)  # Unlike CDLL, it keeps the interpreter's lock.
+    raise AssertionError("unreachable")
+
+
+def _clear(modules: Iterable[ModuleType]) -> None:
+    """Empty modules, and so destroy what only they held, in Python's order: private names first."""
+    for module in modules:
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict):
+            continue
+        for is_private in (True, False):
+            for name in list(names):
+                if isinstance(name, str) and name != "__builtins__" and _is_private(name) is is_private:
+                    names[name] = None
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
