@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.making_steps import Data, data_step, levanter_step, name_of, path_of, small_step
+from experiments.making_steps import Data, data_step, input_of, levanter_step, name_of, small_step
 from marin_rules import ExecutorStep, ResourceConfig, output_path_of, versioned
 from marin_rules.pipeline.compare import CompareConfig, compare
 from marin_rules.pipeline.evaluate import EvaluateConfig, evaluate
@@ -23,7 +23,7 @@ from marin_rules.pipeline.speedrun import LeaderboardConfig, SpeedrunConfig, lea
 
 def default_tasks(name: str, documents: Data, *, items: int = 200, seed: int = 0) -> ExecutorStep[Any]:
     """Tasks for `default_eval` made of held-out documents; `marin_rules/pipeline/make_tasks.py` says which."""
-    config = MakeTasksConfig(path_of(documents), versioned(items), versioned(seed))
+    config = MakeTasksConfig(input_of(documents), versioned(items), versioned(seed))
     return data_step(name, make_tasks, config)
 
 
@@ -47,8 +47,8 @@ def default_eval(
     refuse_twins(tasks)
     refuse_unknown_here(tasks)
     config = EvaluateConfig(
-        path_of(step),
-        {set_name: path_of(data) for set_name, data in (held_out or {}).items()},
+        input_of(step),
+        {set_name: input_of(data) for set_name, data in (held_out or {}).items()},
         [_versioned_task(one) for one in tasks],
         model_step=versioned(model_step),
         max_length=versioned(max_length),
@@ -65,7 +65,7 @@ def default_compare(
     name: str, evaluations: Mapping[str, Data], *, baseline: str | None = None, resources: ResourceConfig | None = None
 ) -> ExecutorStep[Any]:
     """The models of several evaluations in one table."""
-    paths = {model: path_of(data) for model, data in evaluations.items()}
+    paths = {model: input_of(data) for model, data in evaluations.items()}
     return levanter_step(name, compare, CompareConfig(paths, versioned(baseline or next(iter(paths)))), resources)
 
 
@@ -82,8 +82,8 @@ def default_scaling_law(
 ) -> ExecutorStep[Any]:
     """The law behind several trainings, checked with those that are held out."""
     config = ScalingLawConfig(
-        {run: path_of(data) for run, data in runs.items()},
-        {run: path_of(data) for run, data in (held_out or {}).items()},
+        {run: input_of(data) for run, data in runs.items()},
+        {run: input_of(data) for run, data in (held_out or {}).items()},
         versioned(metric),
         fit_law=versioned(law),
         fit_isoflops=versioned(isoflops),
@@ -104,8 +104,8 @@ def default_speedrun(
     """A training and its evaluation as a checked record for `default_leaderboard`."""
     config = SpeedrunConfig(
         versioned(name),
-        path_of(training),
-        path_of(evaluation),
+        input_of(training),
+        input_of(evaluation),
         versioned(set_name),
         versioned(author),
         versioned(description),
@@ -123,5 +123,9 @@ def default_leaderboard(
 
 def _versioned_task(task: EvalTask) -> EvalTask:
     return replace(
-        task, name=versioned(task.name), num_fewshot=versioned(task.num_fewshot), alias=versioned(task.alias)
+        task,
+        name=versioned(task.name),
+        num_fewshot=versioned(task.num_fewshot),
+        folder=None if task.folder is None else input_of(task.folder),
+        alias=versioned(task.alias),
     )

@@ -93,7 +93,11 @@ def default_count(
 def default_mixture(name: str, config: MixtureConfig) -> ExecutorStep[Any]:
     """A mixture of tokenized data, from `lm_mixture_data_config` or one of its like."""
     names = ("stages", "train_tokens", "train_steps", "simulated_epoching", "block_size")
-    config = replace(config, **{field_name: versioned(getattr(config, field_name)) for field_name in names})
+    config = replace(
+        config,
+        components={component: input_of(place) for component, place in config.components.items()},
+        **{field_name: versioned(getattr(config, field_name)) for field_name in names},
+    )
     return data_step(f"mixtures/{name}", mixture, config, groups=["train"], report=PICTURES_AND_TABLES)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.making_steps import Data, levanter_step, path_of, plain
+from experiments.making_steps import Data, input_of, levanter_step, plain
 from experiments.paloma import default_validation_sets
 from experiments.simple_sft_config import SimpleDPOConfig, SimpleSFTConfig
 from experiments.simple_train_config import Model, SimpleTrainConfig
@@ -119,7 +119,7 @@ def default_dpo(
     beginning = _place(dpo_config.initialize_from_hf)
     assert beginning is not None
     config = DpoConfig(
-        path_of(preferences),
+        input_of(preferences),
         beginning,
         versioned(dpo_config.hyperparameters()),
         beta=versioned(dpo_config.beta),
@@ -138,8 +138,8 @@ def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], tra
         starts = [stage.start_step for stage in plain(mixed.stages)]
         check_stages(starts, train_batch_size, plain(mixed.block_size))
     if isinstance(tokenized, MixtureConfig):
-        return path_of(default_mixture(name, with_validation_sets(tokenized, validation_sets)))
-    return path_of(tokenized)
+        return input_of(default_mixture(name, with_validation_sets(tokenized, validation_sets)))
+    return input_of(tokenized)
 
 
 def _tokenizer(name: str, tokenized: Tokens) -> Data:

@@ -65,6 +65,27 @@ def test_what_changes_the_result_changes_the_path(helper: str, change: dict[str,
     assert path(make(defaults, **change)) != path(make(defaults))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d, place: d.default_eval(place, name="x"),
+        lambda d, place: d.default_eval(MODEL, held_out={"news": place}),
+        lambda d, place: d.default_eval(MODEL, [EvalTask("own", folder=place)]),
+        lambda d, place: d.default_tasks("x", place),
+        lambda d, place: d.default_compare("x", {"one": MODEL, "two": place}),
+        lambda d, place: d.default_scaling_law("x", {"one": place}),
+        lambda d, place: d.default_scaling_law("x", {"one": MODEL}, held_out={"two": place}),
+        lambda d, place: d.default_speedrun("x", place, TEXT, "news"),
+        lambda d, place: d.default_speedrun("x", MODEL, place, "news"),
+    ],
+    ids=["model", "held-out", "task", "tasks", "compare", "law", "law held-out", "trained", "evaluated"],
+)
+def test_so_does_another_plain_path(make: Any, experiments: Any) -> None:
+    """A path is no step, so nothing else in the version says which data it is."""
+    defaults = experiments("defaults")
+    assert path(make(defaults, "gs://bucket/one")) != path(make(defaults, "gs://bucket/other"))
+
+
 def test_machines_and_networks_do_not(experiments: Any) -> None:
     from marin_rules import ResourceConfig
 

@@ -72,6 +72,22 @@ def test_so_does_its_shape(training: Any) -> None:
     assert len(paths) == 2
 
 
+@pytest.mark.parametrize("of", ["tokens", "mixture", "validation", "preferences"])
+def test_so_does_data_at_a_plain_path(training: Any, of: str) -> None:
+    """A path is no step, so nothing else in the version says which data it is."""
+
+    def made(place: str) -> ExecutorStep:
+        if of == "preferences":
+            given = training.SimpleDPOConfig(ResourceConfig.with_cpu(), 8, 100, 1e-3, initialize_from_hf="gs://model")
+            return training.default_dpo("x", place, given)
+        tokens = {"mixture": lm_mixture_data_config({"a": place}, {"a": 1.0})}.get(of, place)
+        validation = {"held_out": place} if of == "validation" else None
+        tokens = "gs://tokens" if of == "validation" else tokens
+        return training.default_train("x", tokens, MODEL, config(training), validation_sets=validation)
+
+    assert path(made("gs://one")) != path(made("gs://other"))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -136,7 +152,7 @@ def test_validation_sets_join_a_mixture(training: Any) -> None:
     held = training.default_train("x", mixed, MODEL, config(training), validation_sets={"news": "gs://news"})
     assert path(plain) != path(held)
     components = held.config.data_path.step.config.components
-    assert components == {"a": "x", "news": "gs://news"}
+    assert {name: place.value for name, place in components.items()} == {"a": "x", "news": "gs://news"}
 
 
 def test_default_validation_is_paloma_in_the_tokens_of_the_data(training: Any) -> None:
