@@ -19,6 +19,7 @@ from marin_rules.pipeline.classify import (
     FasttextClassifier,
     FunctionClassifier,
     HuggingFaceClassifier,
+    check_encoder,
     classify,
 )
 from marin_rules.pipeline.cleaners import Cleaner
@@ -177,7 +178,7 @@ def default_classify(
     """Scores of documents; the classifier may be a step that `default_train_classifier` made.
 
     `environment` are groups or requirements for the step's own environment. By default a fastText model gets the group
-    `fasttext`, an encoder `data` with transformers and torch, and a function `data`.
+    `fasttext`, an encoder `encoder`, which has torch, and a function `data`.
     """
     if isinstance(classifier, ExecutorStep):
         classifier = FasttextClassifier(output_path_of(classifier))
@@ -191,7 +192,7 @@ def default_classify(
 
 _ENVIRONMENTS: Mapping[type, Sequence[str]] = {
     FasttextClassifier: ["fasttext"],
-    HuggingFaceClassifier: ["data", "torch>=2.6", "transformers>=4.50"],
+    HuggingFaceClassifier: ["encoder"],
 }
 
 
@@ -249,6 +250,7 @@ def _versioned_classifier(classifier: Classifier) -> Classifier:
         case FasttextClassifier():
             return FasttextClassifier(input_of(classifier.model_path))
         case HuggingFaceClassifier():
+            check_encoder(classifier)
             return HuggingFaceClassifier(
                 input_of(classifier.model),
                 revision=versioned(classifier.revision),

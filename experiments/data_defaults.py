@@ -111,7 +111,13 @@ def default_crawl(
 ) -> ExecutorStep[Any]:
     """The pages of lists of URLs, fetched politely into WARC files."""
     visits = visits or VisitSettings()
-    decisive = ("content_types", "largest_page_bytes", "most_redirects", "private_addresses")
+    decisive = (
+        "content_types",
+        "largest_page_bytes",
+        "longest_delay_seconds",
+        "most_redirects",
+        "private_addresses",
+    )
     config = CrawlConfig(
         input_of(urls),
         contact,

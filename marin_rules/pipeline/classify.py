@@ -23,6 +23,7 @@ from marin_rules.pipeline.core.fasttext_library import FasttextModel
 from marin_rules.pipeline.core.files import join
 from marin_rules.pipeline.core.records import Record
 from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
+from marin_rules.pipeline.core.tokenizer_files import is_hub_name
 from marin_rules.pipeline.train_classifier import MODEL
 
 _DIGITS = 6
@@ -48,6 +49,8 @@ class HuggingFaceClassifier:
     """A folder, or a name on the hub; with HF_HUB_OFFLINE set, only what has been downloaded is used."""
 
     revision: str | None = None
+    """The commit of a name on the hub, which is required: what a branch names changes."""
+
     batch_size: int = 32
     longest_text: int = 512
     """Tokens; the rest of a text is not looked at."""
@@ -100,6 +103,16 @@ def classify(config: ClassifyConfig) -> dict[str, Any]:
     return map_shards(transform, str(config.input_path), config.output_path, settings=settings)
 
 
+def check_encoder(classifier: HuggingFaceClassifier) -> None:
+    """Refuse what can be refused before anything runs: a name of the hub without a revision."""
+    if isinstance(classifier.model, str) and is_hub_name(classifier.model) and not classifier.revision:
+        raise DataError(
+            f"the encoder {classifier.model!r} of the Hugging Face hub has no revision: give the commit, as in"
+            f" HuggingFaceClassifier({classifier.model!r}, revision='<commit>') (or './{classifier.model}' if it is a"
+            " folder)"
+        )
+
+
 type _Score = Callable[[Sequence[Record]], Sequence[Any]]
 
 
@@ -124,6 +137,9 @@ def _fasttext(classifier: FasttextClassifier) -> _Score:
 
 
 def _encoder(classifier: HuggingFaceClassifier) -> _Score:
+    if not os.path.isdir(str(classifier.model)):
+        check_encoder(classifier)
+
     @cache
     def loaded() -> tuple[Any, Any]:
         """Only if there is a shard to do."""

@@ -146,7 +146,7 @@ def test_an_encoder_gives_probabilities_in_batches_within_shards(
 
 @pytest.mark.parametrize("encoder", [1], indirect=True)
 def test_an_encoder_with_one_output_gives_that(encoder: Any, corpus: Any) -> None:
-    assert scored(corpus, HuggingFaceClassifier("some/encoder"))["1"] == {"score": 13.0}
+    assert scored(corpus, HuggingFaceClassifier("some/encoder", "abc"))["1"] == {"score": 13.0}
 
 
 # --- fastText

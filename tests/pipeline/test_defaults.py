@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from marin_rules import ExecutorStep, MarinRulesError, compute_output_path
 from marin_rules.pipeline.classify import FasttextClassifier, FunctionClassifier, HuggingFaceClassifier
@@ -18,11 +19,14 @@ from marin_rules.pipeline.crawl import LinkRules, VisitSettings
 from marin_rules.pipeline.download import FilesystemSource, RemoteFile
 from marin_rules.pipeline.tokenize import ChatDatasetFormat, TextDatasetFormat
 from marin_rules.pipeline.train_classifier import LabelledDocuments
+from marin_rules.software.requirements import resolve_groups
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def defaults(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    monkeypatch.syspath_prepend(str(REPOSITORY))
     import experiments.defaults
 
     return experiments.defaults
@@ -65,7 +69,7 @@ VARIANTS: dict[str, Callable[..., ExecutorStep]] = {
     "classify": lambda d, function=len, version="", **changes: d.default_classify(
         "x", PAGES, FunctionClassifier(function, version), **changes
     ),
-    "encoder": lambda d, model="a/b", batch_size=32, revision=None, longest_text=512, **changes: d.default_classify(
+    "encoder": lambda d, model="a/b", batch_size=32, revision="c", longest_text=512, **changes: d.default_classify(
         "x", PAGES, HuggingFaceClassifier(model, revision, batch_size, longest_text), **changes
     ),
     "fasttext": lambda d, model="gs://model", **changes: d.default_classify(
@@ -117,6 +121,7 @@ DIVISIONS: dict[str, dict[str, Any]] = {
         ("crawl", {"links": LinkRules()}),
         ("crawl", {"already": ["gs://before"]}),
         ("crawl", {"visits": VisitSettings(content_types=("text/plain",))}),
+        ("crawl", {"visits": VisitSettings(longest_delay_seconds=1.0)}),
         ("read_dump", {"dump": "gs://other"}),
         ("read_dump", {"kind": "stack_exchange"}),
         ("read_dump", {"parts": 2}),
@@ -218,6 +223,7 @@ def test_tasks_cores_and_memory_are_those_of_the_steps(defaults: Any) -> None:
         (lambda d: d.default_download_files("x", ["https://me:secret@a.test/b"]), "has a password in it"),
         (lambda d: d.default_download_files("x", ["gs://a/b"]), "there is FilesystemSource"),
         (lambda d: d.default_tokenize("x", PAGES, "a/b"), "has no revision"),
+        (lambda d: d.default_classify("x", PAGES, HuggingFaceClassifier("a/b")), "the encoder 'a/b' .* has no revision"),
         (lambda d: d.default_funnel("x", {"a": PAGES}, joins=["b"]), "no stages are called"),
         (lambda d: d.default_extract("x", PAGES, taks=3), "unexpected keyword argument 'taks'"),
     ],
@@ -260,8 +266,12 @@ def test_a_classifier_is_a_step_with_its_environment(defaults: Any) -> None:
     assert {step.fn.pip_dependency_groups for step in (*variants, *scores)} == {("fasttext",)}
     by_function = defaults.default_classify("x", PAGES, FunctionClassifier(len))
     assert by_function.fn.pip_dependency_groups == ("data",)
-    encoder = defaults.default_classify("x", PAGES, HuggingFaceClassifier("a/b"), environment=["mine"])
+    encoder = defaults.default_classify("x", PAGES, HuggingFaceClassifier("a/b", "c"), environment=["mine"])
     assert encoder.fn.pip_dependency_groups == ("mine",)
+    encoder = defaults.default_classify("x", PAGES, HuggingFaceClassifier("./encoder"))
+    needs = resolve_groups(encoder.fn.pip_dependency_groups, str(REPOSITORY), prefix="out")
+    assert needs.lock is None
+    assert {"torch", "transformers", "zstandard"} <= {Requirement(text).name for text in needs.requirements}
 
 
 def test_languages_are_part_of_the_version(defaults: Any) -> None:

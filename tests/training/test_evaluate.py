@@ -63,7 +63,12 @@ metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 """
 GROUP = """
 group: zoo
-task: [animals, animals_again]
+task: [house, animals_again]
+aggregate_metric_list: [{metric: acc, weight_by_size: true}]
+"""
+INNER_GROUP = """
+group: house
+task: [animals]
 aggregate_metric_list: [{metric: acc, weight_by_size: true}]
 """
 AGAIN = CHOICE.replace("task: animals", "task: animals_again")
@@ -78,7 +83,7 @@ doc_to_target: "{{query}}"
 metric_list: [{metric: bits_per_byte, aggregation: bits_per_byte, higher_is_better: false}]
 """
 
-TASKS = {"animals": CHOICE, "again": AGAIN, "written": WRITTEN, "whole": ROLLING, "zoo": GROUP}
+TASKS = {"animals": CHOICE, "again": AGAIN, "written": WRITTEN, "whole": ROLLING, "zoo": GROUP, "house": INNER_GROUP}
 
 SCRIPT = """
 import json, os, sys
@@ -236,9 +241,11 @@ def test_the_same_task_with_examples_has_another_name(outcome: Path) -> None:
 
 def test_a_group_has_the_score_of_all_its_tasks(outcome: Path) -> None:
     found = read(outcome / "levanter" / "results.json")["tasks"]
-    assert {"animals", "zoo", "zoo.animals", "zoo.animals_again"} == set(found)
+    assert {"animals", "zoo", "zoo.house", "zoo.animals", "zoo.animals_again"} == set(found)
     one, group = found["animals"]["metrics"]["acc"], found["zoo"]["metrics"]["acc"]
     assert found["zoo"]["items"] == 2 * len(QUESTIONS)
+    assert found["zoo.house"]["items"] == len(QUESTIONS)
+    assert found["zoo.house"]["metrics"]["acc"]["score"] == pytest.approx(one["score"])
     assert group["score"] == pytest.approx(one["score"])
     assert group["chance"] == pytest.approx(1 / 3)
     assert group["chance_standard_error"] == pytest.approx(one["chance_standard_error"] / math.sqrt(2))

@@ -42,7 +42,7 @@ class TokenizerFolder:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether it names a tokenizer of the hub; a folder is an absolute path, or begins with a dot."""
+    """Whether it is a name of the hub; a folder is an absolute path, or begins with a dot."""
     return not is_url(name) and _HUB_ID.fullmatch(name) is not None
 
 

@@ -197,6 +197,8 @@ class Visitor:
                 if robots.delay > self.settings.longest_delay_seconds:
                     raise Failed("robots.txt asks for too long a delay", is_dropped=True)
                 return robots
+            if answer.status >= 500:  # RFC 9309: then nothing is allowed.
+                raise Failed(f"no word about robots.txt (answered with {answer.status})")
             target = next((value for name, value in answer.headers if name.lower() == "location"), "")
             if answer.status not in _REDIRECTS or not target:
                 return ALL_ALLOWED

@@ -99,6 +99,8 @@ def unpack(
             if place is None:
                 unpacked.left_out["not chosen"] += 1
                 continue
+            if place in unpacked.files:
+                raise DataError(f"{name} has two files that would both be {place!r}: refused")
             digest, length = hashlib.sha256(), 0
             with into_place(join(folder, place)) as file:
                 while chunk := member.reader.read(_CHUNK):

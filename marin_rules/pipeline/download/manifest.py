@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marin_rules.pipeline.core.errors import DataError
@@ -32,6 +32,8 @@ def is_fetched(output_path: str, file: RemoteFile) -> bool:
     mark = read_json(_mark_path(output_path, file.name))
     if not isinstance(mark, dict) or (file.sha256 and mark["sha256"] != file.sha256):
         return False
+    if file.size is not None and mark["size"] != file.size:
+        return False
     return all(size_of(join(output_path, name)) == facts["size"] for name, facts in mark["files"].items())
 
 
@@ -49,6 +51,7 @@ def finish(output_path: str, names: Iterable[str], provenance: dict[str, Any]) -
     if any(_mark_name(name) not in marked for name in names):
         return None
     marks = {name: read_json(_mark_path(output_path, name)) for name in names}
+    _refuse_overwritten(marks)
     files = {file: facts for mark in marks.values() for file, facts in mark["files"].items()}
     totals = {"files": len(files), "bytes": sum(facts["size"] for facts in files.values())}
     archives = {
@@ -61,6 +64,15 @@ def finish(output_path: str, names: Iterable[str], provenance: dict[str, Any]) -
     )
     write_json(join(output_path, PROVENANCE), {**provenance, **totals})
     return totals
+
+
+def _refuse_overwritten(marks: Mapping[str, Any]) -> None:
+    """What archives hold is known only once they are taken apart."""
+    made: dict[str, str] = {}
+    for name, mark in marks.items():
+        for file in mark["files"]:
+            if made.setdefault(file, name) != name:
+                raise DataError(f"both {made[file]} and {name} have a file {file}: leave one out, or keep archives")
 
 
 def _mark_path(output_path: str, name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marin_rules.pipeline.core.errors import DataError
@@ -48,8 +48,12 @@ def run_task(
         apply_chat_template=chat_template,
     )
     results, samples = {}, {}
+
+    def label_of(name: str) -> str:
+        return loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
+
     for name, task in loaded.contents["tasks"].items():
-        label = loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
+        label = label_of(name)
         items = [_item(one) for one in answer["samples"][name]]
         samples[label] = items
         results[label] = {
@@ -60,11 +64,22 @@ def run_task(
             "truncated_prompts": adapter.truncated[name],
             "metrics": _metrics(answer["results"][name], answer["samples"][name], items, task, resamples, seed),
         }
+    scores_of_tasks = {label_of(name): results[label_of(name)] for name in loaded.contents["tasks"]}
     for name in loaded.contents.get("groups", {}):
-        label = loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
-        if label not in results and (of_group := _group(answer["results"].get(name, {}), results)):
-            results[label] = of_group
+        members = [label_of(one) for one in _tasks_of(name, answer["group_subtasks"])]
+        parts = {label: scores_of_tasks[label] for label in members if label in scores_of_tasks}
+        is_known = label_of(name) in results or not parts
+        if not is_known and (of_group := _group(answer["results"].get(name, {}), parts)):
+            results[label_of(name)] = of_group
     return results, samples
+
+
+def _tasks_of(group: str, members: Mapping[str, Sequence[str]]) -> set[str]:
+    """The tasks of a group, and of the groups within it, each once."""
+    found: set[str] = set()
+    for one in members.get(group, ()):
+        found |= _tasks_of(one, members) if one in members else {one}
+    return found
 
 
 def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | None:

@@ -122,7 +122,7 @@ def test_a_server_that_asks_to_wait(site: FileServer, corpus: Any) -> None:
     assert site.paths().count("/b") == 1
 
 
-@pytest.mark.parametrize("robots", [Answer(status=503), Answer(status=429)])
+@pytest.mark.parametrize("robots", [Answer(status=503), Answer(status=429), Answer(status=520)])
 def test_a_site_that_cannot_say_what_it_allows_is_left_alone(robots: Answer, site: FileServer, corpus: Any) -> None:
     site.add("/robots.txt", robots)
     with pytest.raises(DataError, match=rf"rejected \(no word about robots.txt \(answered with {robots.status}\): 2\)"):

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.download import UrlSource
+from marin_rules.pipeline.download import RemoteFile, UrlSource
 from marin_rules.pipeline.download.archives import UnpackLimits
 from support.file_server import FileServer
 
@@ -147,3 +147,10 @@ def test_cut_archives_are_named(name: str, server: FileServer, fetch: Any, out: 
 def test_two_archives_into_one_folder_are_refused(server: FileServer, fetch: Any) -> None:
     with pytest.raises(DataError, match=r"both a\.tar and a\.zip would become a"):
         fetch(UrlSource([server.url + "/a.tar", server.url + "/a.zip"]), archives="unpack")
+
+
+def test_a_file_that_two_archives_have_is_refused(server: FileServer, fetch: Any, out: Path) -> None:
+    inner, outer = server.add("/a/b.tar", tar({"x": b"inner"})), server.add("/a.tar", tar({"b/x": b"outer"}))
+    with pytest.raises(DataError, match=r"both a\.tar and a/b\.tar have a file a/b/x: leave one out"):
+        fetch(UrlSource([RemoteFile(inner, "a/b.tar"), outer]), archives="unpack")
+    assert not (out / "manifest.json").exists()

@@ -282,6 +282,19 @@ def test_any_file_system(fetch: Any, contents: Any, tmp_path: Path) -> None:
         memory.rm("/pages", recursive=True)
 
 
+def test_a_file_that_has_grown_since_is_fetched_again(fetch: Any, contents: Any, out: Path, tmp_path: Path) -> None:
+    """An attempt that failed may have left files of last week."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_bytes(b"old")
+    fetch(FilesystemSource(str(folder)))
+    (out / "manifest.json").unlink()
+    (folder / "a.txt").write_bytes(b"new and longer")
+    fetch(FilesystemSource(str(folder)))
+    assert contents() == {"a.txt": b"new and longer", "b.txt": b"old"}
+
+
 def test_into_a_url(server: FileServer, fetch: Any) -> None:
     import fsspec
 
