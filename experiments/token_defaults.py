@@ -15,7 +15,7 @@ from marin_rules import ExecutorStep, InputName, versioned
 from marin_rules.pipeline.core.tokenizer_files import check_tokenizer_name
 from marin_rules.pipeline.count import CountConfig, count
 from marin_rules.pipeline.mixture import MixtureConfig, mixture
-from marin_rules.pipeline.tokenize import DatasetFormat, TextDatasetFormat, TokenizeConfig, tokenize
+from marin_rules.pipeline.tokenize import DatasetFormat, SpecialTokens, TextDatasetFormat, TokenizeConfig, tokenize
 from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
 
 
@@ -54,6 +54,8 @@ def default_tokenize(
     *,
     sample_count: int | None = None,
     is_validation: bool = False,
+    special_tokens: SpecialTokens = "as_tokens",
+    allow_test_in_train: bool = False,
     **division: Unpack[Division],
 ) -> ExecutorStep[Any]:
     """The tokens of a data set, as training or as validation data. A tokenizer of the hub needs its `@revision`."""
@@ -64,6 +66,8 @@ def default_tokenize(
         validation_paths=paths if is_validation else [],
         format=versioned(TextDatasetFormat() if format is None else format),
         sample_count=versioned(sample_count),
+        special_tokens=versioned(special_tokens),
+        allow_test_in_train=allow_test_in_train,
         shards=in_processes(division),
     )
     return data_step(f"tokenized/{name}", tokenize, config, **division, groups=["train"], report=PICTURES_AND_TABLES)

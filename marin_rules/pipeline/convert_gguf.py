@@ -101,9 +101,8 @@ def _tensors(reader: Any, facts: Mapping[str, Any]) -> dict[str, Array]:
     for tensor in reader.tensors:
         weight = dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32)
         weight = weight.reshape([int(size) for size in tensor.shape][::-1])
-        place, *rest = tensor.name.split(".")
+        place, number, part = _place_of(tensor.name)
         if place == "blk":
-            number, part = rest[0], rest[1]
             if part in heads:
                 weight = _rotary_halves(weight, heads[part])
             name = f"model.layers.{number}.{_LAYER[part]}.weight"
@@ -111,6 +110,16 @@ def _tensors(reader: Any, facts: Mapping[str, Any]) -> dict[str, Array]:
             name = f"{_OUTSIDE[place]}.weight"
         found[name] = numpy.ascontiguousarray(weight)
     return found
+
+
+def _place_of(name: str) -> tuple[str, str, str]:
+    """Where in the model a tensor is: `blk`, the number of its layer and its part there, or a place outside of them."""
+    place, *rest = name.split(".")
+    if place == "blk" and len(rest) == 3 and rest[1] in _LAYER and rest[2] == "weight":
+        return place, rest[0], rest[1]
+    if place in _OUTSIDE and rest == ["weight"]:
+        return place, "", ""
+    raise DataError(f"the model has a tensor {name!r}, which is not one of a plain Llama: it cannot be converted")
 
 
 def _rotary_halves(weight: Array, heads: int) -> Array:

@@ -14,6 +14,7 @@ make: a begin token, the tokens of the text and of a space, and an end token, as
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,6 +72,7 @@ class SupervisedDatasetFormat:
     """Between the two; it belongs to the output."""
 
 
+type SpecialTokens = Literal["as_tokens", "as_text"]
 type DatasetFormat = TextDatasetFormat | ChatDatasetFormat | SupervisedDatasetFormat
 
 _FORMAT_NAMES: dict[type, Literal["text", "chat", "supervised"]] = {
@@ -95,7 +97,7 @@ class TokenizeConfig:
     sample_count: int | None = None
     """Take the first so many records of each shard. None: all."""
 
-    special_tokens: Literal["as_tokens", "as_text"] = "as_tokens"
+    special_tokens: SpecialTokens = "as_tokens"
     """What becomes of `<|eos|>` that stands in a text: the token of that name, as Levanter and Hugging Face have it, or
     the characters (not for chats, whose templates write such tokens). `tokens.json` counts them in the first case."""
 
@@ -385,15 +387,16 @@ def _finish(
                 f" {sum(total['rejected'].values())} were rejected and {sum(total['dropped'].values())} dropped"
                 f" ({', '.join([*total['rejected'], *total['dropped']])})"
             )
-        rows = []
+        rows, digests = [], []
         for shard, counts in counted:
             documents, tokens = counts["written"], counts["tallies"].get("tokens", 0)
-            check_shard_cache(join(config.output_path, shard.name), documents, tokens)
+            digests.append(check_shard_cache(join(config.output_path, shard.name), documents, tokens))
             if documents:
                 rows.append((shard.name.removeprefix(f"{split}/"), documents, tokens))
         metadata = {"tokenizer": f"sha256:{folder.sha256}", "format": _FORMAT_NAMES[type(config.format)]}
         write_json(join(config.output_path, split, LEDGER), ledger(rows, fields, layout="sharded", metadata=metadata))
         splits[split] = {name: tallies.get(name, 0) for name in ("documents", "tokens", "bytes")}
+        splits[split]["sha256"] = hashlib.sha256("\n".join(digests).encode()).hexdigest()
         splits[split]["special_tokens_in_texts"] = tallies.get("special tokens in texts", 0)
         sources[split] = _by_source(tallies)
     write_json(

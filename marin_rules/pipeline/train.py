@@ -19,7 +19,7 @@ from marin_rules import this_process
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
 from marin_rules.pipeline.levanter_data import levanter_data_config
 from marin_rules.pipeline.training.baselines import LARGEST_SAMPLE, baselines
-from marin_rules.pipeline.training.checkpoints import trained_checkpoint
+from marin_rules.pipeline.training.checkpoints import check_same_tokens_as_trained, trained_checkpoint
 from marin_rules.pipeline.training.config import TrainConfig
 from marin_rules.pipeline.training.data import TrainingData, check_enough, check_tokenizer, read_data
 from marin_rules.pipeline.training.errors import TrainingError
@@ -49,7 +49,7 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         length = check_sequence_length(given, model)
         check_enough(data, length)
         check_stages([stage.start_step for stage in data.stages], given.train_batch_size, data.block_size)
-        beginning = _beginning(config)
+        beginning = _beginning(config, tokenizer)
         prepare_environment(config.running)
 
         def start(places: Places, trainer: Any) -> None:
@@ -104,7 +104,7 @@ def _model(config: TrainConfig, data: TrainingData, tokenizer: TokenizerFolder) 
     return config.model or shape
 
 
-def _beginning(config: TrainConfig) -> dict[str, Any]:
+def _beginning(config: TrainConfig, tokenizer: TokenizerFolder) -> dict[str, Any]:
     if config.initialize_from_hf is not None:
         folder = model_folder(str(config.initialize_from_hf))
         return {"initialize_from_hf": folder, "use_hf_model_config": config.model is None}
@@ -112,9 +112,11 @@ def _beginning(config: TrainConfig) -> dict[str, Any]:
         return {}
     path = str(config.initialize_from_checkpoint_path)
     try:
-        return {"initialize_model_from_checkpoint_path": trained_checkpoint(path)}
+        checkpoint = trained_checkpoint(path)
     except FileNotFoundError:
         raise TrainingError(f"{path} has no checkpoint to begin with: give a training step's output") from None
+    check_same_tokens_as_trained(checkpoint, tokenizer, str(config.data_path))
+    return {"initialize_model_from_checkpoint_path": checkpoint}
 
 
 def _compare(
@@ -143,7 +145,10 @@ def _compare(
 
 def _data_facts(path: str, data: TrainingData) -> dict[str, Any]:
     """What was trained on, so that it can be recognized."""
-    components = {name: dict(component.tokens) for name, component in data.components.items()}
+    components = {
+        name: {"tokens": dict(component.tokens), "sha256": dict(component.sha256)}
+        for name, component in data.components.items()
+    }
     stages = [{"start_step": stage.start_step, "weights": dict(stage.weights)} for stage in data.stages]
     facts = {"components": components, "stages": stages, "tokenizer_sha256": data.tokenizer_sha256}
     return {"path": path, "sha256": digest(facts), **facts}

@@ -7,8 +7,8 @@ the driver (see `package`). So `marin-rules[gcp]` stands for the requirements of
 
 Markers are decided here, for the running interpreter, since the environment is made for it.
 
-A group that has a lock (`tool.marin-rules.locks` in the user's file; `data`, `fasttext` and `train` of marin-rules) is
-installed as the lock says. Then the requirements are a condition: the lock must satisfy all that the step needs, or the
+A group that has a lock (`tool.marin-rules.locks` in the user's file; `OWN_LOCKS` of marin-rules) is installed as the
+lock says. Then the requirements are a condition: the lock must satisfy all that the step needs, or the
 step is refused. Nothing is ever added to a lock, for that would have no hash.
 """
 

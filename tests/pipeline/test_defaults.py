@@ -93,6 +93,7 @@ DIVISIONS: dict[str, dict[str, Any]] = {
     "crawl": {"tasks": 64, "contact": "you", "visits": VisitSettings(seconds_between=9.0, attempts=7)},
     "dedupe": {**ALL, "ram_to_compare": "500g"},
     "funnel": {},
+    "tokenize": {**ALL, "allow_test_in_train": True},
     "train_tokenizer": {"ram": "32g"},
 }
 """What does not change results, where it is not all of it."""
@@ -189,6 +190,7 @@ DIVISIONS: dict[str, dict[str, Any]] = {
         ("tokenize", {"tokenizer": f"a/b@{COMMIT}"}),
         ("tokenize", {"is_validation": True}),
         ("tokenize", {"sample_count": 9}),
+        ("tokenize", {"special_tokens": "as_text"}),
         ("tokenize", {"format": ChatDatasetFormat()}),
         ("tokenize", {"format": TextDatasetFormat("body")}),
     ],
@@ -223,7 +225,7 @@ def test_tasks_cores_and_memory_are_those_of_the_steps(defaults: Any) -> None:
         (lambda d: d.default_download_files("x", ["https://me:secret@a.test/b"]), "has a password in it"),
         (lambda d: d.default_download_files("x", ["gs://a/b"]), "there is FilesystemSource"),
         (lambda d: d.default_tokenize("x", PAGES, "a/b"), "has no revision"),
-        (lambda d: d.default_classify("x", PAGES, HuggingFaceClassifier("a/b")), "the encoder 'a/b' .* has no revision"),
+        (lambda d: d.default_classify("x", PAGES, HuggingFaceClassifier("a/b")), "encoder 'a/b' .* has no revision"),
         (lambda d: d.default_funnel("x", {"a": PAGES}, joins=["b"]), "no stages are called"),
         (lambda d: d.default_extract("x", PAGES, taks=3), "unexpected keyword argument 'taks'"),
     ],

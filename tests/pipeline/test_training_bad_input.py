@@ -45,6 +45,15 @@ def write_tokens(folder: Path, words: list[str] = WORDS, **splits: int) -> Path:
     return folder
 
 
+def write_training(folder: Path, **data: Any) -> Path:
+    """The output of a training step, as far as it is looked at before one goes on from it."""
+    checkpoint = folder / "checkpoints" / "step-9"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata.json").write_text("{}")
+    (folder / "training.json").write_text(json.dumps({"data": data}))
+    return folder
+
+
 def write_model(folder: Path, words: list[str] | None = WORDS, **changes: Any) -> Path:
     """A Hugging Face folder without weights."""
     folder.mkdir()
@@ -123,6 +132,15 @@ BAD: dict[str, tuple[Callable[[Path], TrainConfig], str]] = {
             str(write_tokens(tmp / "a", train=99)), MODEL, GIVEN, initialize_from_checkpoint_path=str(tmp / "nothing")
         ),
         "has no checkpoint to begin with",
+    ),
+    "a checkpoint of other tokens": (
+        lambda tmp: TrainConfig(
+            str(write_tokens(tmp / "a", train=99)),
+            MODEL,
+            GIVEN,
+            initialize_from_checkpoint_path=str(write_training(tmp / "b", tokenizer_sha256="another")),
+        ),
+        "the model in .*/b was trained with another tokenizer than .*/a was tokenized with",
     ),
     "a sequence longer than the model's": (
         lambda tmp: TrainConfig(

@@ -203,6 +203,18 @@ def test_texts_become_the_tokens_that_levanter_makes(tokenizing: Tokenizing, tok
     assert tokenizing.do("open_for_training", path=str(out)) == ["data"]
 
 
+def test_the_digest_of_tokens_is_that_of_what_they_say(tokenizing: Tokenizing, tokenizer: str, tmp_path: Path) -> None:
+    """Texts with as many tokens as each other, and two of the same."""
+    found = {}
+    for name, word in (("one", "Queequeg"), ("same", "Queequeg"), ("other", "Starbuck")):
+        records = [{"id": "a", "text": word}, {"id": "b", "text": "the whale"}]
+        given, out = write(tmp_path / name / "in", {"a.jsonl": records}), tmp_path / name / "out"
+        tokenizing.do("make_tokens", tokenizer=tokenizer, train_paths=[given], output_path=str(out))
+        found[name] = json.loads((out / "tokens.json").read_text())["splits"]["train"]["sha256"]
+    assert found["one"] == found["same"] != found["other"]
+    assert len(found["one"]) == 64
+
+
 def test_special_tokens_of_a_text_can_be_plain_text(tokenizing: Tokenizing, tokenizer: str, tmp_path: Path) -> None:
     given = write(tmp_path / "in", {"a.jsonl": [{"id": "a", "text": "one <|padding|> two"}]})
     seen = {}

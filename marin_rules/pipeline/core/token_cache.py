@@ -7,6 +7,7 @@ process or a time: the same documents are the same bytes, and a cache can be mov
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from marin_rules.pipeline.core.encoding import Tokens
 
 LEDGER = "shard_ledger.json"
+_DIGEST = "sha256"
+"""Of what a shard holds, in its ledger's metadata."""
+
 _HELD_TOKENS = 8 << 20
 """Tokens that wait to be written: many, for each write rewrites the last file of the store, of up to 128 million."""
 
@@ -34,13 +38,18 @@ class TokenCacheWriter:
         self._store = TreeStore.open(exemplar, path, mode="w", cache_metadata=True)
         self._held: list[dict[str, Tokens]] = []
         self._held_tokens = 0
+        self._digest = hashlib.sha256()
         self.documents = 0
         self.tokens = 0
 
     def add(self, row: dict[str, Tokens]) -> None:
         """A document: arrays of the same length, one for each field."""
         self._held.append(row)
+        import numpy
+
         size = len(row[self._fields[0]])
+        for name in self._fields:
+            self._digest.update(size.to_bytes(8, "little") + numpy.asarray(row[name], "<i4").tobytes())
         self.documents += 1
         self.tokens += size
         self._held_tokens += size
@@ -49,10 +58,9 @@ class TokenCacheWriter:
 
     def close(self) -> None:
         self._flush()
-        write_json(
-            join(self._path, LEDGER),
-            ledger([("", self.documents, self.tokens)], self._fields, layout="consolidated", metadata={}),
-        )
+        rows = [("", self.documents, self.tokens)]
+        metadata = {_DIGEST: self._digest.hexdigest()}
+        write_json(join(self._path, LEDGER), ledger(rows, self._fields, layout="consolidated", metadata=metadata))
 
     def _flush(self) -> None:
         if self._held:
@@ -82,8 +90,8 @@ def ledger(
     return written
 
 
-def check_shard_cache(path: str, documents: int, tokens: int) -> None:
-    """Whether a shard's cache is there and holds what its counts say."""
+def check_shard_cache(path: str, documents: int, tokens: int) -> str:
+    """The digest of what a shard's cache holds, if it is there and holds as much as its counts say."""
     found = read_json(join(path, LEDGER))
     counts = (found.get("total_num_rows"), found.get("field_counts", {}).get("input_ids")) if found else None
     if counts != (documents, tokens):
@@ -92,3 +100,4 @@ def check_shard_cache(path: str, documents: int, tokens: int) -> None:
             f" {'is not there' if counts is None else f'has {counts[0]} and {counts[1]}'}."
             " Delete the step's output and run it again"
         )
+    return str(found["metadata"]["preprocessor_metadata"].get(_DIGEST, ""))

@@ -22,6 +22,8 @@ from marin_rules.pipeline.core.files import (
     sizes_below,
     write_json,
 )
+from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder
+from marin_rules.pipeline.training.errors import TrainingError
 
 LISTING = "files.json"
 METADATA = "metadata.json"
@@ -89,6 +91,18 @@ def trained_checkpoint(path: str) -> str:
             if isinstance(read_json(join(checkpoint.path, METADATA)), dict):
                 return checkpoint.path
     raise FileNotFoundError(path)
+
+
+def check_same_tokens_as_trained(checkpoint: str, tokenizer: TokenizerFolder, data_path: str) -> None:
+    """Refuse a checkpoint of a training whose tokens meant something else. Of one that did not finish nobody knows."""
+    training = checkpoint.rpartition("/checkpoints/")[0]
+    facts = read_json(join(training, "training.json")) if training else None
+    trained = facts.get("data", {}).get("tokenizer_sha256") if isinstance(facts, dict) else None
+    if trained is not None and trained != tokenizer.sha256:
+        raise TrainingError(
+            f"the model in {training} was trained with another tokenizer than {data_path} was tokenized with: tokenize"
+            " the data with that model's own"
+        )
 
 
 def _facts(folder: str) -> dict[str, Any]:

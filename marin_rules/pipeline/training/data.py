@@ -7,7 +7,7 @@ gets the same from `levanter_data`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from marin_rules.pipeline.core.files import join, read_json
@@ -29,6 +29,8 @@ class Component:
 
     tokenizer_sha256: str
     vocabulary: int
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """Of the tokens, by split."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ def _mixed(path: str, mixture: Mapping[str, Any]) -> TrainingData:
 def _component(path: str) -> Component:
     tokens = read_tokens(path)
     splits = {split: int(counts["tokens"]) for split, counts in tokens["splits"].items()}
+    digests = {split: str(counts["sha256"]) for split, counts in tokens["splits"].items() if "sha256" in counts}
     tokenizer = tokens["tokenizer"]
-    return Component(path, tokens["format"], splits, tokenizer["sha256"], int(tokenizer["vocabulary"]))
+    return Component(path, tokens["format"], splits, tokenizer["sha256"], int(tokenizer["vocabulary"]), digests)
 
 
 def _checked(
