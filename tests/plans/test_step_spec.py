@@ -222,6 +222,15 @@ def test_a_function_that_takes_no_path_is_refused(prefix: str) -> None:
         planned(spec, prefix=prefix)
 
 
+@pytest.mark.parametrize("dependency", [ExecutorStep("raw", use, None), "/data/raw"], ids=["step", "path"])
+def test_a_dependency_that_is_no_spec_is_named(dependency: Any, prefix: str) -> None:
+    spec = StepSpec("clean", deps=[dependency], fn=work)
+    with pytest.raises(TypeError, match=r"StepSpec 'clean': deps must be StepSpecs, and has .*raw"):
+        _ = spec.hash_id
+    with pytest.raises(TypeError, match="StepSpec 'clean': deps must be StepSpecs"):
+        planned(StepSpec("top", deps=[spec], fn=work), prefix=prefix)
+
+
 def test_a_closure_over_another_spec_is_no_lost_dependency(prefix: str) -> None:
     raw = StepSpec("raw", fn=work)
     spec = StepSpec("clean", deps=[raw], fn=lambda path: print(raw.output_path, path))
