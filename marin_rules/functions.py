@@ -41,12 +41,21 @@ class OnOutputPath:
         return self.fn(config.output_path)
 
 
+NO_FUNCTION = "None"
+"""What the function of a step is called that has none: its data are there already, or somebody else makes them."""
+
+
+def no_function(config: Any) -> None:
+    """In place of a function that a step does not have, should it be called after all."""
+    raise RuntimeError("the step has no function to run, and whoever ran it elsewhere did not finish it")
+
+
 def function_name(fn: Any) -> str:
     """The importable name of a step's function, as people write it."""
     if isinstance(fn, SnakemakeRule):
         return f"rule {fn.name}"
     if fn is None:
-        return "None"
+        return NO_FUNCTION
     target = _unwrapped(fn)
     name = getattr(target, "__qualname__", None) or type(target).__qualname__
     module = getattr(target, "__module__", None)

@@ -109,7 +109,7 @@ class VersionedValue[T]:
 def versioned[T](value: T) -> T:
     """Make `value` part of the step's identity. What comes back is a `VersionedValue`."""
     if isinstance(value, VersionedValue):
-        raise ValueError(f"versioned() of a value that is versioned already: {value.value!r}")
+        raise ValueError(f"versioned() cannot be nested, and this value is versioned already: {value.value!r}")
     if isinstance(value, InputName):
         raise ValueError("versioned() of a path in another step: use the path itself, a dependency is always versioned")
     return cast(T, VersionedValue(value))
@@ -137,5 +137,5 @@ class MirroredValue[T]:
 def mirrored[T](value: T, budget_gb: float = 10) -> T:
     """Mark a path as one that may live in another region; it resolves to a `mirror://` path."""
     if isinstance(value, MirroredValue):
-        raise ValueError(f"mirrored() of a value that is mirrored already: {value.value!r}")
+        raise ValueError(f"mirrored() cannot be nested, and this value is mirrored already: {value.value!r}")
     return cast(T, MirroredValue(value=value, budget_gb=budget_gb))

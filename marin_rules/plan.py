@@ -141,8 +141,6 @@ def _make_plan(
 
     planned = []
     for index, step in enumerate(unique):
-        if step.fn is None and index in needed:
-            raise PlanError(f"step {step.name!r} has no function to run")
         checks.check_config(step, graph.collected[step])
         check_length(step, paths[step])
         config, mirror_budget_gb = _resolved(step, paths, prefix)

@@ -489,9 +489,8 @@ def test_a_reference_among_others_in_a_set_would_have_many_paths() -> None:
     assert len(paths) > 1, "if identity is stable here, the plan need not refuse it"
 
 
-@pytest.mark.parametrize(("fn", "message"), [(None, "has no function to run"), ("train", "fn is a str")])
-def test_no_function(fn: Any, message: str) -> None:
-    refused(step("user", [step("b", fn=fn)]), match=f"step 'b'.*{message}")
+def test_no_function() -> None:
+    refused(step("user", [step("b", fn="train")]), match="step 'b'.*fn is a str")
 
 
 @pytest.mark.parametrize("report", [["../x.png"], ["/x.png"], [""], ["ok.png", "a/../../x"], "*.png"], ids=str)

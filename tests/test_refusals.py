@@ -125,7 +125,6 @@ def message(*steps: Any) -> str:
         (AsyncObject.unbound, "cannot be called with the config alone"),
         (remote(nothing), "nothing() cannot be called with the config alone"),
         ("plain", "fn is a str, not a function"),
-        (None, "has no function to run"),
     ],
 )
 def test_functions_that_a_step_cannot_run(fn: Any, told: str) -> None:
@@ -191,8 +190,12 @@ def test_a_step_that_does_not_run_needs_no_function() -> None:
     old = ExecutorStep("old", None, None)
     plan = make_plan([ExecutorStep("new", plain, {"from": (old / "x").nonblocking()})], prefix="/p")
     assert [step.needed for step in plan.steps] == [False, True]
-    with pytest.raises(PlanError, match="step 'old' has no function to run"):
-        make_plan([ExecutorStep("new", plain, {"from": old / "x"})], prefix="/p")
+
+
+def test_a_step_without_a_function_is_refused_when_it_would_run() -> None:
+    """Not at planning: as in Marin, one that is done needs none."""
+    plan = make_plan([ExecutorStep("new", plain, {"from": ExecutorStep("old", None, None) / "x"})], prefix="/p")
+    assert [step.needed for step in plan.steps] == [True, True]
 
 
 @pytest.mark.parametrize("groups", ["cpu", [1]])

@@ -38,6 +38,10 @@ def _migrate(options: argparse.Namespace) -> int:
             print(f"{path}: not rewritten, it is no Python ({error})", file=sys.stderr)
             by_hand += 1
             continue
+        except OSError as error:  # Of a file that is gone, or that nobody may read: the others are rewritten.
+            print(f"{path}: not rewritten, it cannot be read ({error.strerror})", file=sys.stderr)
+            by_hand += 1
+            continue
         changed += migration.changed
         by_hand += len(migration.notes)
         _show(path, source, migration)

@@ -7,6 +7,12 @@ this room are loaded when they are needed: most runs have nothing to do with the
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from marin_rules.compat.finder import Original
 
 _FINDER = f"{__name__}.finder"
 
@@ -22,3 +28,15 @@ def is_installed() -> bool:
     """Whether Marin's modules are served in this process."""
     finder = sys.modules.get(_FINDER)
     return finder is not None and bool(finder.is_installed())
+
+
+def original_modules() -> Callable[[ModuleType], Original | None]:
+    """Which of Marin's own modules stands behind one of this process; see `finder.original_module`."""
+    finder = sys.modules.get(_FINDER)
+    return (lambda module: None) if finder is None else finder.original_module
+
+
+def without_stubs(search_path: Sequence[str]) -> list[str]:
+    """A search path as it is for whoever looks for Marin's own modules."""
+    children = sys.modules.get(f"{__name__}.children")
+    return list(search_path) if children is None else [entry for entry in search_path if entry != children.STUBS]

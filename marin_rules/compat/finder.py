@@ -13,6 +13,7 @@ import dis
 import importlib.abc
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from types import ModuleType
@@ -62,7 +63,6 @@ class _Counterpart(ModuleType):
 
     def __init__(self, spec: ModuleSpec) -> None:
         super().__init__(spec.name, f"Marin's `{spec.name}`, as marin-rules has it.")
-        self.__all__ = list(COUNTERPARTS.get(spec.name, ()))
         self._original_spec: ModuleSpec | None = spec.loader_state
         self._original: ModuleType | None = None
         self._submodules: dict[str, ModuleType] = {}
@@ -83,6 +83,8 @@ class _Counterpart(ModuleType):
         ours = counterpart(self.__name__, name)
         if ours is not None:
             return getattr(sys.modules["marin_rules"], ours)
+        if name == "__all__":
+            return self._public_names()
         is_special = name.startswith("__") and name.endswith("__")
         if not is_special and f"{self.__name__}.{name}" not in COUNTERPARTS and self._has_original(name):
             return getattr(self._original, name)
@@ -92,6 +94,16 @@ class _Counterpart(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *COUNTERPARTS.get(self.__name__, ())})
+
+    def _public_names(self) -> list[str]:
+        """What `import *` takes: our names, and those that Marin's own module has beside them."""
+        ours = COUNTERPARTS.get(self.__name__, ())
+        if not self._has_original("__name__"):
+            return list(ours)
+        theirs = getattr(self._original, "__all__", None)
+        if theirs is None:
+            theirs = [name for name in vars(self._original) if not name.startswith("_")]
+        return list(dict.fromkeys([*ours, *theirs]))
 
     def _has_original(self, name: str) -> bool:
         """Whether Marin's own module has the name; executes that module when it is first needed."""
@@ -113,6 +125,21 @@ class _Counterpart(ModuleType):
         if frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM:
             return ImportError(text, name=self.__name__)
         return AttributeError(text, name=name, obj=self)
+
+
+@dataclass(frozen=True)
+class Original:
+    """Marin's own module, in whose place one is served."""
+
+    spec: ModuleSpec
+    executed: bool
+
+
+def original_module(module: ModuleType) -> Original | None:
+    """Marin's own behind a module; None behind one that is not served, and where Marin is not installed."""
+    if not isinstance(module, _Counterpart) or module._original_spec is None:
+        return None
+    return Original(module._original_spec, executed=module._original is not None)
 
 
 def install() -> None:

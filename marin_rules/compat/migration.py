@@ -6,17 +6,19 @@
     from marin.execution.executor import get_fn_name              # and a note: it needs a hand
 
 Only `from ... import ...` statements are touched; all else stays as it is, to the byte, except that a comment inside
-the parentheses of such a statement is lost. What is left of Marin is listed with what to use instead.
+the parentheses of such a statement is lost. What is left of Marin is listed with what to use instead: names without a
+counterpart, whole modules, and modules named in a string, as `import_module` and `mock.patch` take them.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from marin_rules.compat.counterparts import PACKAGES, advice, counterpart
+from marin_rules.compat.counterparts import COUNTERPARTS, PACKAGES, advice, counterpart
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ class Migration:
 def migrate(source: str) -> Migration:
     """Rewrite the imports of a source; `SyntaxError` for what is no Python."""
     lines = list(io.StringIO(source, newline=""))  # As Python counts lines: `splitlines` knows more ends than that.
-    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    nodes = list(ast.walk(ast.parse(source)))
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     notes = [note for node in statements for note in _notes(node)]
+    notes += [note for node in nodes if isinstance(node, ast.Constant) for note in _notes_of_string(node)]
     rewritten = [node for node in statements if isinstance(node, ast.ImportFrom) and _has_counterparts(node)]
     rewritten.sort(key=_place)
     for neighbours in reversed(_neighbours(rewritten, lines)):
@@ -132,12 +136,28 @@ def _around(nodes: list[ast.ImportFrom], lines: list[str]) -> tuple[str, str]:
     return before, lines[end_line - 1].encode()[last.end_col_offset :].decode()
 
 
+_NAMES_ONE_BY_ONE = "write `from marin_rules import ...` for what it uses"
+
+_DOTTED = re.compile(r"\w+(?:\.\w+)+")
+
+
 def _notes(node: ast.Import | ast.ImportFrom) -> Iterator[Note]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             if _is_of_marin(alias.name):
-                yield Note(node.lineno, f"import {alias.name}: write `from marin_rules import ...` for what it uses")
+                yield Note(node.lineno, f"import {alias.name}: {_NAMES_ONE_BY_ONE}")
     elif node.level == 0 and node.module is not None and _is_of_marin(node.module):
         for alias in node.names:
-            if counterpart(node.module, alias.name) is None:
-                yield Note(node.lineno, f"{node.module}.{alias.name}: {advice(f'{node.module}.{alias.name}')}")
+            what = f"{node.module}.{alias.name}"
+            if alias.name == "*" or what in COUNTERPARTS:
+                yield Note(node.lineno, f"{what}: {_NAMES_ONE_BY_ONE}")
+            elif counterpart(node.module, alias.name) is None:
+                yield Note(node.lineno, f"{what}: {advice(what)}")
+
+
+def _notes_of_string(node: ast.Constant) -> Iterator[Note]:
+    """Of the name of a module of the table, or of something in it. `"fray"` alone is a word."""
+    if isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
+        parts = node.value.split(".")
+        if any(".".join(parts[:count]) in COUNTERPARTS for count in range(2, len(parts) + 1)):
+            yield Note(node.lineno, f"{node.value!r} in a string: name what marin_rules has instead")

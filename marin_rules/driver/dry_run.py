@@ -48,6 +48,8 @@ def show(plan: FrozenPlan) -> None:
     print(f"\n{text}\n", file=sys.stderr, flush=True)
     if (trouble := trouble_ahead(plan, assessment)) is not None:
         print(f"warning: {trouble}", file=sys.stderr, flush=True)
+    if (why := assessment.without_function) is not None:
+        print(f"warning: a run would stop before its first step: {why}", file=sys.stderr, flush=True)
 
 
 def trouble_ahead(plan: FrozenPlan, assessment: Assessment) -> str | None:

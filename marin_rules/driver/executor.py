@@ -280,7 +280,7 @@ def materialize(config: Any, *, prefix: str | None = None, output_path: str | No
     own_path = getattr(config, "output_path", None) if output_path is None else output_path
     if isinstance(own_path, OutputName):
         raise TypeError(
-            f"materialize: the config's output_path is still a placeholder ({own_path!r}). Pass output_path=..., or"
+            f"materialize: the config's output_path is still an OutputName, {own_path!r}. Pass output_path=..., or"
             " resolve it first with resolve_local_placeholders(config, output_path)."
         )
     resolved_prefix = marin_prefix() if prefix is None else prefix

@@ -60,6 +60,11 @@ class SubmittedCommand:
             )
         if name == Program.SNAKEMAKE.value:
             return cls(Program.SNAKEMAKE, arguments)
+        if arguments[:2] == ("-m", "marin_rules.compat"):
+            raise SettingsError(
+                "cannot submit 'python -m marin_rules.compat': a script that is written for Marin is submitted as"
+                " `marin-rules submit ... -- snakemake --config experiment=x.py compat=true prefix=...`"
+            )
         if not arguments or arguments[0].startswith("-"):
             raise SettingsError(f"cannot submit {' '.join(words[:2])!r}: the experiment's file comes first; {_USAGE}")
         return cls(Program.PYTHON, arguments)

@@ -178,9 +178,11 @@ class PlanInProcess:
 
     def obstacle(self) -> str | None:
         """Why this run stops before its first step; None if it does not. Known once the DAG is built."""
-        verdicts = () if self.assessment is None else self.assessment.verdicts
-        refusals = (self.refusal(verdict.step) for verdict in verdicts if verdict.state is State.RUN)
-        return next(filter(None, refusals), None) or self.too_expensive()
+        if self.assessment is None:
+            return self.too_expensive()
+        running = (verdict.step for verdict in self.assessment.verdicts if verdict.state is State.RUN)
+        refusals = (self.refusal(step) for step in running)
+        return self.assessment.without_function or next(filter(None, refusals), None) or self.too_expensive()
 
     def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:
         """Judge every step, once a process."""

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from marin_rules.errors import PlanError, SettingsError
+from marin_rules.functions import no_function
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.identity import to_json
 from marin_rules.machines import MachineRequest, resources_of, tasks_of
@@ -82,6 +83,7 @@ def freeze(plan: Plan, run: Run, regions: Mapping[int, tuple[str, ...] | None] |
             )
         )
         records.append(_record(planned))
+        fn = no_function if fn is None else fn
         calls.append(packer.pack((fn, planned.config), f"step {planned.name!r} ({planned.function_name})"))
     return FrozenPlan(
         run=run,

@@ -29,6 +29,7 @@ from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 
+from marin_rules import compat
 from marin_rules.errors import PlanError
 from marin_rules.plans.imports import imported_modules
 from marin_rules.plans.search_path import hides_python_module, with_folders
@@ -79,7 +80,7 @@ class _Collection:
     def __init__(self, folders: Sequence[str], secrets: Collection[str]) -> None:
         self.found: dict[str, _Source] = {}
         self._secrets = [secret.encode() for secret in secrets]
-        self._search_path = with_folders(sys.path, folders)
+        self._search_path = with_folders(compat.without_stubs(sys.path), folders)
         self._roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
         kinds = ("purelib", "platlib", "stdlib")
         self._installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in kinds)
@@ -92,9 +93,15 @@ class _Collection:
         be called like a package would hide that package."""
 
     def take_imported(self) -> None:
-        """Modules that this process has imported, and what they name."""
+        """Modules that this process has imported, and what they name.
+
+        Of Marin's modules that are served (see `marin_rules.compat`), Marin's own code is taken: a step may be the
+        first to ask it for a name. What it imports then is read from its file, for that would be much of Marin.
+        """
+        original_of = compat.original_modules()
         for module in list(sys.modules.values()):
-            spec = getattr(module, "__spec__", None)
+            original = original_of(module)
+            spec = getattr(module, "__spec__", None) if original is None else original.spec
             path = getattr(spec, "origin", None)
             if spec is None or not isinstance(path, str) or not path.endswith(".py") or path in _installed_files:
                 continue
@@ -105,7 +112,10 @@ class _Collection:
                     f"{path} has the name of a module of Python's own, {spec.name!r}: libraries that want Python's"
                     " would get this file instead. Rename it."
                 )
-            self._take(spec.name, path, _locations(module))
+            known = len(self._imports)
+            self._take(spec.name, path, _locations(module) if original is None else _search_locations(spec))
+            if original is not None and not original.executed:
+                del self._imports[known:]
         for name in list(self.found):
             while name := name.rpartition(".")[0]:
                 if name not in self.found and name in sys.modules and name != PACKAGE.name:
@@ -136,7 +146,7 @@ class _Collection:
         spec = None if search is None else PathFinder.find_spec(name, search)
         if spec is None:
             return
-        locations = None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
+        locations = _search_locations(spec)
         if spec.origin is None and locations and self._is_packed(name, os.path.join(locations[0], "")):
             self._folders[name] = _Source("", locations, "")
         elif spec.origin is not None and spec.origin.endswith(".py") and self._is_packed(name, spec.origin):
@@ -179,6 +189,10 @@ class _Collection:
 
 def _checksum(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()
+
+
+def _search_locations(spec: ModuleSpec) -> list[str] | None:
+    return None if spec.submodule_search_locations is None else list(spec.submodule_search_locations)
 
 
 def _locations(module: ModuleType) -> list[str] | None:

@@ -185,7 +185,18 @@ def _dependencies_first(root: StepSpec, known: Callable[[StepSpec], bool]) -> li
                 ordered.append(spec)
             continue
         path[id(spec)] = spec
+        _check_dependencies(spec)
         if any(id(dependency) in path for dependency in spec.deps):
             raise PlanError(f"the StepSpecs depend on each other in a circle: {[item.name for item in path.values()]}")
         pending.extend(reversed(spec.deps))
     return ordered
+
+
+def _check_dependencies(spec: StepSpec) -> None:
+    for dependency in spec.deps:
+        if not isinstance(dependency, StepSpec):
+            raise TypeError(
+                f"StepSpec {spec.name!r}: deps must be StepSpecs, and has {dependency!r}. What depends on an"
+                " ExecutorStep is an ExecutorStep, with that one in its config; a path that no step makes goes into"
+                " hash_attrs."
+            )

@@ -1,7 +1,7 @@
 """`Artifact`: what a step has returned, read back from beside its data, whether Marin or this package wrote it.
 
     Artifact.from_path(step)                         plain data, as JSON has it
-    Artifact.from_path("clean/wiki_1a2b3c4d", Stats)  a pydantic model or a dataclass
+    Artifact.from_path("clean/wiki_1a2b3c4d", Stats)  a pydantic model or a dataclass, and those inside it
     Artifact.from_id("wiki/clean", "2026.06.01")     by its name in the artifact registry
 
 A step that is done and has no artifact, as steps of older executors, gives a `PathMetadata`.
@@ -13,14 +13,15 @@ import json
 import logging
 import os
 from dataclasses import dataclass, is_dataclass
-from typing import Any, cast, overload
+from typing import Any, overload
 
-from marin_rules.configs import field_names, is_relative
+from marin_rules.configs import is_relative
 from marin_rules.errors import MarinRulesError
 from marin_rules.plans.step_spec import StepSpec
 from marin_rules.state.artifact_registry import ArtifactRegistry, get_default_registry
 from marin_rules.state.returned_value import returned_value
 from marin_rules.state.status import ARTIFACT_FILE, Status, read_status
+from marin_rules.state.typed_values import typed_value
 from marin_rules.storage.files import read_bytes, write_atomic
 from marin_rules.storage.prefix import marin_prefix
 
@@ -130,9 +131,7 @@ def _parsed(data: bytes, file: str, kind: type[Any] | None) -> Any:
         if hasattr(kind, "model_validate_json"):
             return kind.model_validate_json(data)
         if is_dataclass(kind):
-            names = field_names(kind) or ()
-            fields = json.loads(data)
-            return cast(Any, kind)(**{name: fields[name] for name in names if name in fields})
+            return typed_value(json.loads(data), kind)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         what = "JSON" if kind is None else _name(kind)
         raise ArtifactError(f"{file} is no {what}: {error}") from error

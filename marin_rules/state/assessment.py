@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from marin_rules.functions import NO_FUNCTION
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
-from marin_rules.state.status import CorruptStatusError, Status
+from marin_rules.state.status import CorruptStatusError, Status, status_path
 from marin_rules.storage.leases.record import LeaseRecord, describe
 
 StatusOrError = Status | CorruptStatusError | None
@@ -82,6 +83,21 @@ class Assessment:
     def scheduled(self) -> list[FrozenStep]:
         """Steps that a run has to deal with: to run, to wait for, or to refuse."""
         return [verdict.step for verdict in self.verdicts if verdict.state not in IDLE]
+
+    @property
+    def without_function(self) -> str | None:
+        """Why this cannot be run as far as it lies in steps without a function, which may only be done; else None."""
+        for verdict in self.verdicts:
+            step = verdict.step
+            if verdict.state is not State.RUN or step.function != NO_FUNCTION:
+                continue
+            if verdict.anew:
+                return f"step {step.name!r} has no function to run, and so cannot be run again: force other steps."
+            return (
+                f"step {step.name!r} has no function to run, and it is not done. Give it one; or if its data are"
+                f" complete, write {Status.SUCCESS} into {status_path(step.output_path)}."
+            )
+        return None
 
 
 def assess(

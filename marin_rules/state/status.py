@@ -1,7 +1,8 @@
 """The state of a step: one token in `<output path>/.executor_status`.
 
 The format is Marin's, so that a bucket that Marin has filled is read as it is. Its older executors wrote a
-log instead, a JSON object a line; there the last event counts.
+log instead, a JSON object a line; there the last event counts. Such a log begins with `WAITING`, and one that ends with
+it is of a worker that did not live to write `RUNNING`: it is read as that.
 
 A file that is neither is never "done" and never "absent": it is a `CorruptStatusError`, because only a person
 can say whether the data beside it are complete. This module only reads. Statuses are written through
@@ -38,6 +39,10 @@ class Status(StrEnum):
 STATUS_SUCCESS, STATUS_FAILED = Status.SUCCESS, Status.FAILED
 STATUS_DEP_FAILED, STATUS_RUNNING = Status.DEP_FAILED, Status.RUNNING
 """Marin's names for them."""
+
+
+_WAITING = "WAITING"
+"""In Marin's older logs: a worker waits for the steps that this one depends on."""
 
 
 class CorruptStatusError(MarinRulesError, ValueError):
@@ -122,7 +127,7 @@ def _last_event_status(text: str) -> str:
         if not isinstance(event, dict) or not isinstance(event.get("status"), str):
             raise ValueError(f"not an event with a status: {line}")
         status = event["status"]
-    return status
+    return Status.RUNNING if status == _WAITING else status
 
 
 def _shortened(data: bytes) -> str:

@@ -87,3 +87,14 @@ def test_what_is_no_python_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f"{tmp_path}/y.py: not rewritten, it is no Python" in told
     assert main(["migrate", str(tmp_path / "nothing")]) == 1
     assert "there is no" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_rewritten(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / "experiments/a0.py").symlink_to("gone.py")
+    assert main(["migrate", str(repository / "experiments"), "--write"]) == 1
+    told = capsys.readouterr().err
+    assert f"{repository}/experiments/a0.py: not rewritten, it cannot be read (No such file or directory)" in told
+    assert "1 imports rewritten, 2 places need a hand" in told
+    assert "marin_rules" in (repository / "experiments/a.py").read_text()

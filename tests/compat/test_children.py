@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from marin_rules.compat.children import STUBS
 
 SCRIPT = """
 import multiprocessing, subprocess, sys
@@ -31,3 +34,23 @@ def test_children_find_them_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "marin_rules.compat", "script.py"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout, ended.stderr) == ("marin_rules.resources marin_rules.steps\nmarin_rules.steps\n", "")
+
+
+@pytest.mark.processes
+def test_a_child_whose_python_has_no_marin_rules_gets_its_own(tmp_path: Path) -> None:
+    """A step may start the Python of Marin's own environment, which inherits PYTHONPATH."""
+    (tmp_path / "own" / "fray").mkdir(parents=True)
+    (tmp_path / "own" / "fray" / "__init__.py").write_text("WHOSE = 'its own'\n")
+    (tmp_path / "own" / "fray" / "inner.py").write_text("from fray import WHOSE\n")
+
+    def run(source: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-S", "-c", source]  # Without site-packages.
+        path = os.pathsep.join([STUBS, str(tmp_path / "own")])
+        variables = {**os.environ, "PYTHONPATH": path}
+        return subprocess.run(
+            command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    ended = run("from fray.inner import WHOSE; import fray; print(WHOSE, fray.__file__)")
+    assert (ended.stdout, ended.stderr) == (f"its own {tmp_path}/own/fray/__init__.py\n", "")
+    assert run("import rigging").stderr.endswith("ModuleNotFoundError: No module named 'rigging'\n")

@@ -172,3 +172,13 @@ def test_it_stays_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(sys.meta_path[0], CompatFinder)
     assert sum(isinstance(finder, CompatFinder) for finder in sys.meta_path) == 1
     sys.meta_path.pop(1)
+
+
+def test_a_star_takes_the_names_of_both(marin: Callable[[str, str], None]) -> None:
+    marin("fray/types.py", "import os\nclass JobRequest: ...\nclass ResourceConfig: 'not ours'\n_hidden = 1\n")
+    marin("rigging/filesystem.py", "__all__ = ['listed']\nlisted, unlisted = 1, 2\n")
+    names = run("from fray.types import *\nfrom rigging.filesystem import *\n")
+    assert names["JobRequest"].__module__ == "fray.types"
+    assert names["ResourceConfig"] is marin_rules.ResourceConfig
+    assert names["marin_prefix"] is marin_rules.marin_prefix
+    assert {"listed", "unlisted", "_hidden"} & names.keys() == {"listed"}

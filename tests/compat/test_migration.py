@@ -97,3 +97,29 @@ def test_a_file_without_marin_stays_as_it_is() -> None:
     source = "import os\r\nfrom marinade import x\r\n"
     migrated = migrate(source)
     assert (migrated.source, migrated.changed, migrated.notes) == (source, 0, ())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from marin.execution.executor import *",
+        "from marin.execution import executor",
+        "from fray import types as t",
+    ],
+)
+def test_whole_modules_are_no_names_without_a_counterpart(source: str) -> None:
+    migrated = migrate(source)
+    assert migrated.source == source
+    (note,) = migrated.notes
+    assert note.text.endswith(": write `from marin_rules import ...` for what it uses")
+
+
+def test_modules_in_strings_are_listed() -> None:
+    source = textwrap.dedent(
+        """
+        module = importlib.import_module("marin.execution.executor")
+        patched = mock.patch("marin.execution.step_runner.StepRunner")
+        others = "fray", "marin.yaml", "gs://marin.execution", "see marin.execution", "fraying.types"
+        """
+    )
+    assert [note.line for note in migrate(source).notes] == [2, 3]

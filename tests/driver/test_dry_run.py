@@ -136,3 +136,14 @@ def test_hand_written_rules_want_snakemake(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     plan.run = replace(plan.run, rule_files=("x.smk",))
     assert needs_engine(plan)
+
+
+def test_a_step_without_a_function_is_warned_about_if_it_is_not_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = planned(tmp_path / "out", ExecutorStep("raw", None, None))
+    show(plan)
+    assert "warning: a run would stop before its first step: step 'raw' has no func" in capsys.readouterr().err
+    leave(plan, "raw", b"SUCCESS")
+    show(plan)
+    assert "warning" not in capsys.readouterr().err

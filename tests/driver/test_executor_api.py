@@ -349,7 +349,7 @@ def test_materialize_resolves_what_needs_no_step(tmp_path: Path) -> None:
 
 def test_materialize_needs_to_know_the_output_path(tmp_path: Path) -> None:
     for config in (Config(1), Config(step("never", Config(1)))):
-        with pytest.raises(TypeError, match=r"output_path is still a placeholder.*resolve_local_placeholders"):
+        with pytest.raises(TypeError, match=r"output_path is still an OutputName.*resolve_local_placeholders"):
             materialize(config, prefix=str(tmp_path))
     assert list(tmp_path.iterdir()) == []
     assert materialize(Config(1), prefix=str(tmp_path), output_path="/out") == Config(1, "/out")

@@ -47,6 +47,7 @@ def test_two_programs_are_understood(words: list[str], program: Program, argumen
         (["/other/bin/snakemake"], "or write snakemake alone"),
         (["python"], "the experiment's file comes first"),
         (["python", "-m", "x"], "the experiment's file comes first"),
+        (["python", "-m", "marin_rules.compat", "x.py"], "snakemake --config experiment=x.py compat=true"),
     ],
 )
 def test_other_commands_are_refused_with_what_works(words: list[str], said: str) -> None:

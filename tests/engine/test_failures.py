@@ -373,3 +373,27 @@ def test_a_worker_that_is_gone_is_told_as_the_reason(lab: Lab) -> None:
     assert "0 done, 1 failed, 0 not run" in result.output
     assert "before any step failed" not in result.output
     assert "error: the run stopped with exit code 1: see the messages above" in result.output
+
+
+def test_a_step_without_a_function_stops_a_run_before_its_first_step_unless_it_is_done(lab: Lab) -> None:
+    """As in Marin, a step may stand for data that somebody else has made."""
+    path = lab.experiment(
+        """
+        from marin_rules import ExecutorStep, StepSpec, executor_main
+
+        staged = StepSpec("staged", override_output_path="staged")
+        first = ExecutorStep("first", print, None)
+        clean = StepSpec("clean", deps=[staged], fn=lambda output_path: staged.output_path)
+        executor_main([first, clean])
+        """
+    )
+    variables = {"MARIN_PREFIX": str(lab.prefix)}
+    refused = lab.python(path, env=variables)
+    assert refused.code == 1, refused.output
+    assert "error: step 'staged' has no function to run, and it is not done." in refused.output
+    assert refused.started == []
+    (lab.prefix / "staged").mkdir(parents=True)
+    (lab.prefix / "staged" / ".executor_status").write_text("SUCCESS")
+    ran = lab.python(path, env=variables)
+    assert ran.code == 0, ran.output
+    assert (ran.cached, sorted(ran.started)) == (["staged"], ["clean", "first"])

@@ -220,8 +220,15 @@ def test_a_function_that_takes_no_path_is_refused(prefix: str) -> None:
     spec = StepSpec("a", fn=lambda: None)  # type: ignore[misc,arg-type]
     with pytest.raises(PlanError, match=r"step 'a': .*cannot be called with the output path alone"):
         planned(spec, prefix=prefix)
-    with pytest.raises(PlanError, match="step 'a' has no function to run"):
-        planned(StepSpec("a"), prefix=prefix)
+
+
+@pytest.mark.parametrize("dependency", [ExecutorStep("raw", use, None), "/data/raw"], ids=["step", "path"])
+def test_a_dependency_that_is_no_spec_is_named(dependency: Any, prefix: str) -> None:
+    spec = StepSpec("clean", deps=[dependency], fn=work)
+    with pytest.raises(TypeError, match=r"StepSpec 'clean': deps must be StepSpecs, and has .*raw"):
+        _ = spec.hash_id
+    with pytest.raises(TypeError, match="StepSpec 'clean': deps must be StepSpecs"):
+        planned(StepSpec("top", deps=[spec], fn=work), prefix=prefix)
 
 
 def test_a_closure_over_another_spec_is_no_lost_dependency(prefix: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,53 @@ def test_dataclasses_and_models_come_back_as_what_they_are(prefix: str) -> None:
     Artifact.save(Model(rows=7), f"{prefix}/y")
     assert Artifact.from_path("y") == {"rows": 7, "version": "v1", "when": "2026-06-01"}
     assert Artifact.from_path("y", Model) == Model(rows=7)
+
+
+class Split(StrEnum):
+    TRAIN = "train"
+
+
+@dataclass(frozen=True)
+class Shard:
+    path: Path
+    split: Split
+    loss: float = 0.0
+
+
+@dataclass
+class Corpus:
+    shards: list[Shard]
+    by_number: dict[int, Shard]
+    pair: tuple[Shard, int]
+    model: Model | None
+    best: Shard | None
+    either: str | list[Shard] | Shard
+    seen: set[str]
+    extra: Any = None
+    count: int = field(init=False, default=0)
+
+
+def test_what_is_inside_of_a_dataclass_comes_back_as_well(prefix: str) -> None:
+    one, two = Shard(Path("a/b"), Split.TRAIN, float("inf")), Shard(Path("c"), Split.TRAIN)
+    corpus = Corpus([one, two], {3: one}, (two, 1), Model(rows=1), None, [one], {"x"}, {"path": "plain"})
+    Artifact.save(dataclasses.replace(corpus, seen=["x"]), f"{prefix}/x")  # type: ignore[arg-type]
+    assert Artifact.from_path("x", Corpus) == corpus
+    Artifact.save({**dataclasses.asdict(corpus), "seen": [], "shards": [3]}, f"{prefix}/x")
+    with pytest.raises(ArtifactError, match="is no Corpus: a Shard is an object, not 3"):
+        Artifact.from_path("x", Corpus)
+
+
+def test_annotations_that_name_nothing_leave_plain_data(prefix: str) -> None:
+    @dataclass
+    class Inner:
+        rows: int
+
+    @dataclass
+    class Outer:
+        inner: Inner  # Nobody else can look up the name of a class in a function.
+
+    Artifact.save(Outer(Inner(3)), f"{prefix}/x")
+    assert Artifact.from_path("x", Outer).inner == {"rows": 3}
 
 
 def test_what_is_not_what_was_asked_for_is_named(prefix: str) -> None:

@@ -310,3 +310,16 @@ def test_a_long_chain_is_judged() -> None:
     done: dict[str, Any] = {f"s{number}": SUCCESS for number in range(3000)}
     found = judged(plan, forced=("s0",), **done)
     assert found.counts == {RUN: 3000}
+
+
+def test_a_step_without_a_function_may_only_be_done() -> None:
+    made_elsewhere: ExecutorStep[Any] = ExecutorStep("raw", None, None)
+    plan = frozen(step("clean", made_elsewhere))
+    why = judged(plan).without_function
+    assert why is not None
+    assert "step 'raw' has no function to run, and it is not done" in why
+    assert f"write SUCCESS into {plan.steps[0].output_path}/.executor_status" in why
+    assert judged(plan, raw=SUCCESS).without_function is None
+    assert judged(plan, clean=SUCCESS).without_function is None
+    again = judged(plan, forced=("raw",), raw=SUCCESS, clean=SUCCESS).without_function
+    assert again == "step 'raw' has no function to run, and so cannot be run again: force other steps."

@@ -41,6 +41,11 @@ def test_the_last_event_of_a_legacy_log_counts(end: bytes) -> None:
     assert parse_status(event("RUNNING") + end, "path") is Status.RUNNING
 
 
+def test_a_legacy_log_of_a_worker_that_died_while_it_waited_stops_nobody() -> None:
+    assert parse_status(event("WAITING"), "path") is Status.RUNNING
+    assert parse_status(event("FAILED") + b"\n" + event("WAITING"), "path") is Status.RUNNING
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -51,6 +56,7 @@ def test_the_last_event_of_a_legacy_log_counts(end: bytes) -> None:
         b"success",
         b"SUCCESS SUCCESS",
         b"RUNNING\nSUCCESS",
+        b"WAITING",
         b"\0" * 7,
         b"SUCCESS\0",
         b"\xff\xfe",
