@@ -112,7 +112,7 @@ def _from_sharegpt(record: Record) -> Record:
     for turn in _field(record, "conversations", list):
         if not isinstance(turn, dict) or not isinstance(turn.get("value"), str):
             raise _NotOfTheShape("a turn without value")
-        role = _SHAREGPT_ROLES.get(turn.get("from", ""))
+        role = _SHAREGPT_ROLES.get(str(turn.get("from")))
         if role is None:
             raise _NotOfTheShape("a turn from somebody unknown")
         messages.append({"role": role, "content": turn["value"]})

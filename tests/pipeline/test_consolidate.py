@@ -100,6 +100,7 @@ def test_a_condition_that_makes_no_sense_for_a_document_rejects_it(corpus: Any) 
         ("__import__('os')", "only len"),
         ("text.lower() == 'a'", "only len"),
         ("text.__class__", "conditions do not know"),
+        ("len(text) ** 2 > 4", "has 'Pow', which conditions do not know"),
         ("[x for x in text]", "conditions do not know"),
         ("len(text", "not an expression"),
     ],

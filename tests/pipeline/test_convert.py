@@ -80,7 +80,13 @@ def test_ids_come_from_contents(corpus: Any) -> None:
         ("messages", {"messages": [say("robot", "x")]}, "messages has a message with an unknown role"),
         ("sharegpt", {"conversations": [{"from": "human"}]}, "a turn without value"),
         ("sharegpt", {"conversations": [{"from": "moon", "value": "x"}]}, "a turn from somebody unknown"),
+        ("sharegpt", {"conversations": [{"from": ["human"], "value": "x"}]}, "a turn from somebody unknown"),
         ("sharegpt", {"conversations": "x"}, "conversations is not a list"),
+        (
+            "pairs",
+            {"prompt": "x", "chosen": [{"role": {}, "content": "y"}], "rejected": "z"},
+            "chosen has a message with an unknown role",
+        ),
         ("instruction", {"instruction": "x"}, "no response"),
         ("instruction", {"instruction": "x", "input": 3, "output": "y"}, "input is not text"),
         ("pairs", {"prompt": "x", "chosen": "y", "rejected": "y"}, "chosen and rejected are the same"),

@@ -36,7 +36,8 @@ def compile_condition(expression: str) -> Callable[[Record], bool]:
             if not (isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1):
                 raise DataError(f"{expression!r} calls {ast.unparse(node.func)!r}: only len(...) can be called")
         elif not isinstance(node, _ALLOWED):
-            raise DataError(f"{expression!r} has {ast.unparse(node)!r}, which conditions do not know")
+            what = ast.unparse(node) or type(node).__name__  # An operator alone has no source.
+            raise DataError(f"{expression!r} has {what!r}, which conditions do not know")
         if isinstance(node, ast.Name):
             names.add(node.id)
     code = compile(tree, "<condition>", "eval")

@@ -17,7 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
+from marin_rules.pipeline.core.errors import DataError
+
 _PART = ".part"
+_MARK = 4
+"""Random bytes in the name of an unfinished file, written as hexadecimal digits."""
 
 
 def is_url(path: str) -> bool:
@@ -38,7 +42,10 @@ def open_to_read(path: str) -> IO[bytes]:
 
 
 def sizes_below(folder: str) -> dict[str, int]:
-    """The files below a folder, by their relative names; without hidden ones, nor any in hidden folders."""
+    """The files below a folder, by their relative names; without hidden ones, nor any in hidden folders.
+
+    A name that is not UTF-8 is refused: no file of ours could say it.
+    """
     found = {}
     if is_url(folder):
         import fsspec
@@ -52,7 +59,19 @@ def sizes_below(folder: str) -> dict[str, int]:
             for name in names:
                 path = os.path.join(above, name)
                 found[os.path.relpath(path, folder).replace(os.sep, "/")] = os.path.getsize(path)
-    return {name: found[name] for name in sorted(found) if not any(part[0] == "." for part in name.split("/"))}
+    for name in found:
+        if not is_unicode(name):
+            raise DataError(f"below {folder} is a file whose name is not UTF-8, {name!a}: rename it")
+    return {name: found[name] for name in sorted(found) if name and not f"/{name}".count("/.")}
+
+
+def is_unicode(text: str) -> bool:
+    """Not so for a name of a file that was not UTF-8, or for JSON with half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def remove_folder(folder: str) -> None:
@@ -103,10 +122,11 @@ def into_place(path: str) -> Iterator[IO[bytes]]:
     folder, name = os.path.split(path)
     os.makedirs(folder or ".", exist_ok=True)
     # Of an attempt that was killed. If its process is still at it, its rename fails, which harms nobody.
-    for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{_PART}")):
+    mark = "[0-9a-f]" * 2 * _MARK  # A `*` would also fit the unfinished `.a.jsonl.gz` of somebody else.
+    for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.{mark}{_PART}")):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(left)
-    part = os.path.join(folder, f".{name}.{secrets.token_hex(4)}{_PART}")
+    part = os.path.join(folder, f".{name}.{secrets.token_hex(_MARK)}{_PART}")
     try:
         with open(part, "wb") as file:
             yield file

@@ -84,8 +84,9 @@ def _fault_of_messages(record: Record, field: str) -> str | None:
     for place, message in enumerate(record[field]):
         if not isinstance(message, dict) or not isinstance(message.get("content"), str):
             return f"{field} has a message without content"
-        if message.get("role") not in ROLES:
+        role = message.get("role")
+        if not isinstance(role, str) or role not in ROLES:
             return f"{field} has a message with an unknown role"
-        if message["role"] == "system" and place:
+        if role == "system" and place:
             return f"{field} has a system message that is not the first"
     return None

@@ -6,8 +6,9 @@ is no shorter shard but a damaged one: `DamagedShard` names it. (gzip and zstand
 zstandard a cut one, for a good one.)
 
 Parquet holds the columns `id`, `text` and `source`, and all other fields of a record as JSON in the column `rest`. Of
-other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. A
-column of a type that JSON does not have either is refused.
+other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. Points
+in time become text when a record is written, to the microsecond: nanoseconds, which pandas writes even where there are
+none, are refused only where there are some. A column of a type that JSON does not have either is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 LARGEST_RECORD = 256 << 20
 """Bytes of a line. A document of 100 MB passes; what is larger is most likely no document."""
+
+_DEEPEST = 200
+"""Lists and objects within each other. What writes JSON takes 254, and a stage may put a record into another."""
 
 _ZSTANDARD_CHUNK = 1 << 9
 _GZIP_CHUNK = 1 << 14
@@ -104,7 +108,23 @@ def _line_rows(path: str, name: str, account: Account, largest: int, loads: Call
         if type(record) is not dict:
             account.reject(number, "not an object", content=line.decode(errors="replace"))
             continue
+        if _is_too_deep(record, line):
+            account.reject(number, "nested too deeply", content=line.decode(errors="replace"))
+            continue
         yield Row(number, record, line)
+
+
+def _is_too_deep(record: Record, line: bytes) -> bool:
+    """Whether nobody could write the record again."""
+    if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+        return False
+    level: list[Any] = [record]
+    for _ in range(_DEEPEST):
+        inner = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def _lines(chunks: Iterator[bytes], largest: int) -> Iterator[bytes | None]:
@@ -172,6 +192,11 @@ def _decompressed(file: IO[bytes], path: str, make: Callable[[], _Decompressor],
             try:
                 text = current.decompress(data)
             except Exception as error:  # Each library has its own.
+                if "too much memory" in str(error):
+                    raise DataError(
+                        f"{path} was compressed with a window that takes more than 128 MiB of memory to read. Compress"
+                        " it again: `zstd -dc --long=31 OLD | zstd -o NEW`"
+                    ) from error
                 raise DamagedShard(f"{path} is damaged: {error}") from error
             if text:
                 yield text
@@ -185,30 +210,78 @@ def _decompressed(file: IO[bytes], path: str, make: Callable[[], _Decompressor],
 
 
 def _parquet_rows(path: str, account: Account) -> Iterator[Row]:
-    import orjson
     import pyarrow
     import pyarrow.parquet
 
     with open_to_read(path) as file:
         try:
             parquet = pyarrow.parquet.ParquetFile(file)
-            ours = parquet.schema_arrow.names == [*_STRINGS, _REST]
-            _refuse_types(path, parquet.schema_arrow)
+            schema = parquet.schema_arrow
+            ours = schema.names == [*_STRINGS, _REST] and pyarrow.types.is_string(schema.field(_REST).type)
+            _refuse_types(path, schema)
             number = 0
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
                 account.bytes_read += batch.nbytes
-                for values in batch.to_pylist():
+                for values in _in_microseconds(path, batch).to_pylist():
                     number += 1
                     account.read += 1
                     rest = values.pop(_REST) if ours else None
                     record = {name: value for name, value in values.items() if value is not None and value == value}
-                    yield Row(number, {**record, **(orjson.loads(rest) if rest else {})}, None)
+                    if reason := _add_rest(record, rest):
+                        account.reject(number, reason, id=_id_of(record), content=str(values))
+                    else:
+                        yield Row(number, record, None)
         except pyarrow.ArrowException as error:
             raise DamagedShard(f"{path} is damaged: {error}") from error
+        except UnicodeDecodeError as error:
+            raise DamagedShard(f"{path} is damaged: a text in it is not UTF-8 ({error})") from error
+
+
+def _add_rest(record: Record, rest: str | None) -> str | None:
+    """Put the other fields into a record; what is wrong with them, if they cannot be ours."""
+    import orjson
+
+    if not rest:
+        return None
+    try:
+        fields = orjson.loads(rest)
+    except ValueError:
+        return "rest is not JSON"
+    if not isinstance(fields, dict) or not fields.keys().isdisjoint(_STRINGS):
+        return "rest is not an object of other fields"
+    record.update(fields)
+    return "nested too deeply" if _is_too_deep(record, rest.encode()) else None
+
+
+def _in_microseconds(path: str, batch: Any) -> Any:
+    """Without nanoseconds, which Python does not have."""
+    import pyarrow
+
+    def coarser(type: Any) -> Any:
+        if pyarrow.types.is_timestamp(type) and type.unit == "ns":
+            return pyarrow.timestamp("us", type.tz)
+        if pyarrow.types.is_time64(type):
+            return pyarrow.time64("us")
+        if pyarrow.types.is_struct(type):
+            return pyarrow.struct([field.with_type(coarser(field.type)) for field in type.fields])
+        return pyarrow.list_(coarser(type.value_type)) if pyarrow.types.is_list(type) else type
+
+    fields = [field.with_type(coarser(field.type)) for field in batch.schema]
+    if fields == list(batch.schema):
+        return batch
+    columns = []
+    for field, column in zip(fields, batch.columns, strict=True):
+        try:
+            columns.append(column.cast(field.type))
+        except pyarrow.ArrowInvalid as error:
+            raise DataError(
+                f"{path} has nanoseconds in the column {field.name!r}: round them to microseconds, or cast them to text"
+            ) from error
+    return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
 
 
 def _refuse_types(path: str, schema: Any) -> None:
-    """Columns whose values no JSON line could hold, at whatever depth."""
+    """Columns whose values no JSON line could hold, at whatever depth, and two of one name."""
     import pyarrow.types as types
 
     tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_decimal, types.is_duration)
@@ -218,6 +291,8 @@ def _refuse_types(path: str, schema: Any) -> None:
             is_refused(type.field(number).type) for number in range(type.num_fields)
         )
 
+    if repeated := [name for name in schema.names if schema.names.count(name) > 1]:
+        raise DataError(f"{path} has several columns named {repeated[0]!r}: rename or remove all but one")
     for field in schema:
         if is_refused(field.type):
             raise DataError(f"{path} has a column {field.name!r} of type {field.type}: cast it to text or remove it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,7 @@ def test_we_can_read_the_files_of_others(tmp_path: Path) -> None:
         ('{"id": "x", "text": "ä"}'.encode("latin-1"), "not UTF-8"),
         ('{"id": "x", "text": "ä"}'.encode("utf-16"), "not UTF-8"),
         (b'["x", "text"]', "not an object"),
+        (b'{"id": "x", "text": "y", "more": ' + b"[" * 220 + b"]" * 220 + b"}", "nested too deeply"),
         (b'{"id": "x"}', "no text"),
         (b'{"id": "a", "text": "other"}', "the id was there before"),
         (b'{"id": "x", "text": "' + b"y" * 2000 + b'"}', "too large"),
@@ -150,6 +151,69 @@ def test_columns_that_json_cannot_hold_are_refused_by_name(value: Any, type: str
     pyarrow.parquet.write_table(pyarrow.table({"id": ["a"], "text": ["b"], "raw": [value]}), tmp_path / "p.parquet")
     with pytest.raises(DataError, match=f"'raw' of type {type}"):
         read(tmp_path / "p.parquet")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    columns = [pyarrow.array([value]) for value in ("a", "b", "c")]
+    table = pyarrow.Table.from_arrays(columns, names=["id", "text", "text"])
+    pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
+    with pytest.raises(DataError, match=r"p\.parquet has several columns named 'text'"):
+        read(tmp_path / "p.parquet")
+
+
+def test_points_in_time_can_be_written_again(tmp_path: Path) -> None:
+    """Also those that pandas writes, which counts nanoseconds in any case; real ones are refused by name."""
+    moment = datetime(2026, 11, 18, 12, 30, 0, 250_000)
+    kinds: dict[str, Any] = {
+        "pandas": pyarrow.array([moment], pyarrow.timestamp("ns")),
+        "zone": pyarrow.array([moment], pyarrow.timestamp("ns", "UTC")),
+        "time": pyarrow.array([moment.time()], pyarrow.time64("ns")),
+        "inner": pyarrow.array([[{"at": moment}]], pyarrow.list_(pyarrow.struct([("at", pyarrow.timestamp("ns"))]))),
+        "day": pyarrow.array([moment.date()]),
+    }
+    pyarrow.parquet.write_table(pyarrow.table({"id": ["a"], "text": ["b"], **kinds}), tmp_path / "p.parquet")
+    good, rejects = read(tmp_path / "p.parquet")
+    write(tmp_path / "again.jsonl", good)
+    (again,), _ = read(tmp_path / "again.jsonl")
+    said = "2026-11-18T12:30:00.250000"
+    times = {"pandas": said, "zone": f"{said}+00:00", "time": "12:30:00.250000", "day": "2026-11-18"}
+    assert (again, rejects) == ({"id": "a", "text": "b", **times, "inner": [{"at": said}]}, [])
+    finer = pyarrow.array([1], pyarrow.timestamp("ns"))
+    pyarrow.parquet.write_table(pyarrow.table({"id": ["a"], "text": ["b"], "at": finer}), tmp_path / "n.parquet")
+    with pytest.raises(DataError, match=r"n\.parquet has nanoseconds in the column 'at'"):
+        read(tmp_path / "n.parquet")
+
+
+def test_columns_that_only_look_like_ours(tmp_path: Path) -> None:
+    def table(rest: list[Any]) -> None:
+        ids = [str(number) for number in range(len(rest))]
+        columns = {"id": ids, "text": ids, "source": ids, "rest": rest}
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "p.parquet")
+
+    table(["no JSON", "[1]", '{"id": "other"}', '{"score": 1}', None])
+    good, rejects = read(tmp_path / "p.parquet")
+    assert [(record["id"], record.get("score")) for record in good] == [("3", 1), ("4", None)]
+    reasons = ["rest is not JSON", *["rest is not an object of other fields"] * 2]
+    assert [reject["reason"] for reject in rejects] == reasons
+    table([5])
+    assert [record["rest"] for record in read(tmp_path / "p.parquet")[0]] == [5]
+
+
+def test_a_text_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
+    text = pyarrow.array([b"\xff", b"ok"], pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"id": ["a", "b"], "text": text}), tmp_path / "p.parquet")
+    with pytest.raises(DamagedShard, match=r"p\.parquet is damaged: a text in it is not UTF-8"):
+        read(tmp_path / "p.parquet")
+
+
+def test_a_window_that_is_too_large_is_no_damage(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=30)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    data = compressor.compress(b'{"id": "a", "text": "b"}\n') + compressor.flush()
+    (tmp_path / "a.jsonl.zst").write_bytes(data)
+    with pytest.raises(DataError, match="zstd -dc --long=31") as raised:
+        read(tmp_path / "a.jsonl.zst")
+    assert not isinstance(raised.value, DamagedShard)
 
 
 def test_a_document_of_100_megabytes_passes_and_a_larger_one_takes_no_memory(tmp_path: Path) -> None:

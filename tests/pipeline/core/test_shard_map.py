@@ -183,7 +183,9 @@ def test_on_a_full_disk_no_more_shards_are_tried_and_what_is_done_stays_done(pro
     with pytest.raises(DataError, match=told):
         map_shards(until_full, corpus.write("in", shards), corpus.path("out"), settings=settings)
     assert len(list(corpus.folder.glob("tried-*"))) <= processes
-    done = {name: data for name, data in corpus.bytes_of("out").items() if name < "04"}
+    # Not what a process left unfinished that was ended with the others: its name begins with a dot.
+    done = {name: data for name, data in corpus.bytes_of("out").items() if "00" <= name < "04"}
+    assert done
     full.unlink()
     assert map_shards(until_full, corpus.path("in"), corpus.path("out"), settings=settings)["written"] == 20
     assert {name: corpus.bytes_of("out")[name] for name in done} == done
@@ -195,7 +197,7 @@ def test_what_is_not_as_it_was_counted_is_done_again(harm: str, corpus: Any) -> 
     map_shards(lower, given, corpus.path("out"))
     before = corpus.bytes_of("out")
     shard, counts = Path(corpus.path("out"), name), Path(corpus.path("out"), f"counts/{name}.json")
-    left = shard.with_name(f".{shard.name}.0123.part")
+    left = shard.with_name(f".{shard.name}.01234567.part")
     left.write_text("of an attempt that was killed")
     if harm == "counts are cut":
         counts.write_bytes(counts.read_bytes()[:30])
@@ -259,6 +261,30 @@ def test_damaged_shards_fail_by_name_or_give_what_is_readable(corpus: Any) -> No
 def test_a_corpus_that_is_refused(shards: Any, told: str, corpus: Any) -> None:
     with pytest.raises(DataError, match=told):
         map_shards(lower, corpus.write("in", shards), corpus.path("out"), output_format=".jsonl.zst")
+
+
+@pytest.mark.parametrize("place", ["file://{}/a.jsonl", "{}/a.jsonl", "{}/*.jsonl"])
+def test_a_path_that_is_no_folder_is_refused(place: str, corpus: Any) -> None:
+    given = corpus.write("in", {"a.jsonl": [{"id": "a", "text": "b"}]})
+    with pytest.raises(DataError, match="no shards below"):
+        map_shards(lower, place.format(given), corpus.path("out"))
+
+
+def test_a_shard_whose_name_is_not_utf8_is_refused(corpus: Any) -> None:
+    given = corpus.write("in", SHARDS)
+    Path(os.fsdecode(os.fsencode(given) + b"/caf\xe9.jsonl")).write_text("")
+    with pytest.raises(DataError, match=r"below .*/in is a file whose name is not UTF-8, 'caf\\udce9\.jsonl': rename"):
+        map_shards(lower, given, corpus.path("out"))
+
+
+def test_what_is_unfinished_of_a_file_with_a_longer_name_is_left_alone(corpus: Any) -> None:
+    """`a.jsonl` and `a.jsonl.gz` are written at the same time, if a stage keeps their formats."""
+    given = corpus.write("in", {"a.jsonl": [{"id": "a", "text": "b"}]})
+    other = Path(corpus.path("out"), ".a.jsonl.gz.01234567.part")
+    other.parent.mkdir()
+    other.write_text("of a process that is at it")
+    map_shards(lower, given, corpus.path("out"))
+    assert other.exists()
 
 
 def test_shards_in_a_store(corpus: Any) -> None:
