@@ -25,8 +25,9 @@ def typed_value(value: Any, kind: Any) -> Any:
         return typed_value(value, arguments[0])
     if origin in (Union, types.UnionType):
         return _first_that_fits(value, arguments)
-    if origin is not None:
-        return _collection(value, origin, arguments)
+    if origin is not None and not is_dataclass(origin):
+        return _collection(value, origin, arguments) if isinstance(origin, type) else value
+    kind = origin or kind
     if not isinstance(kind, type):
         return value
     if hasattr(kind, "model_validate"):

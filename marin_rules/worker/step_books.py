@@ -14,7 +14,7 @@ from marin_rules.state.status import ARTIFACT_FILE, Status, parse_status, read_s
 from marin_rules.state.step_lease import open_lease
 from marin_rules.state.step_log import log_path
 from marin_rules.state.task_records import RoundsLeft, begin_round
-from marin_rules.storage.files import read_bytes
+from marin_rules.storage.files import file_size, read_bytes
 from marin_rules.storage.leases.lease import Lease
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.worker.books import Overwrite
@@ -97,8 +97,10 @@ class StepBooks:
     def _refuse(self, status: Status | None, waited: bool) -> None:
         """Refuse what was stopped, or has failed, and is not to be run again."""
         if status is Status.FAILED and waited:
+            has_log = file_size(self.log_path) is not None
+            where = f"{self.log_path} tells why" if has_log else "its worker left no log, and those of Marin leave none"
             raise MarinRulesError(
-                f"the step failed in the other run that had it; {self.log_path} tells why."
+                f"the step failed in the other run that had it; {where}."
                 " Start the experiment again to run it once more."
             )
         if status is Status.FAILED and not self._plan.run.force_run_failed and not self._is_retry:

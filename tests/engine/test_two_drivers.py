@@ -1,6 +1,7 @@
 """Two runs that share steps: each step runs once, and whoever lost a step's lease stops and writes nothing."""
 
 import functools
+import json
 import sys
 import time
 from collections import Counter
@@ -189,3 +190,26 @@ def test_a_terminal_that_nobody_reads_does_not_cost_the_lease(lab: Lab) -> None:
 
 def has_changed(path: Path, before: bytes) -> bool:
     return path.read_bytes() != before
+
+
+def test_what_fails_in_a_worker_of_marins_is_no_reason_to_look_for_a_log(lab: Lab) -> None:
+    file = lab.experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+        executor_main([ExecutorStep("raw", print, None, override_output_path="raw")])
+        """
+    )
+    folder = lab.prefix / "raw"
+    folder.mkdir(parents=True)
+    lease = folder / ".executor_status.lock"
+    lease.write_text(json.dumps({"worker_id": "ray-7-140234866280128", "timestamp": time.time()}))
+    (folder / ".executor_status").write_text("RUNNING")
+    run = lab.start([sys.executable, file, "--prefix", lab.prefix])
+    run.wait_for(lambda: "[raw] waiting: held by ray-7-140234866280128" in run.output, "it waits for Marin's worker")
+    (folder / ".executor_status").write_text("FAILED")
+    lease.unlink()
+    ended = run.wait()
+    assert ended.code == 1, ended.output
+    assert (
+        "the step failed in the other run that had it; its worker left no log, and those of Marin leave" in ended.output
+    )

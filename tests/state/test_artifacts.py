@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 import pytest
@@ -78,6 +78,11 @@ class Shard:
 
 
 @dataclass
+class Box[T]:
+    content: T
+
+
+@dataclass
 class Corpus:
     shards: list[Shard]
     by_number: dict[int, Shard]
@@ -86,13 +91,15 @@ class Corpus:
     best: Shard | None
     either: str | list[Shard] | Shard
     seen: set[str]
+    box: Box[str]
+    kind: Literal["a", "b"] = "a"
     extra: Any = None
     count: int = field(init=False, default=0)
 
 
 def test_what_is_inside_of_a_dataclass_comes_back_as_well(prefix: str) -> None:
     one, two = Shard(Path("a/b"), Split.TRAIN, float("inf")), Shard(Path("c"), Split.TRAIN)
-    corpus = Corpus([one, two], {3: one}, (two, 1), Model(rows=1), None, [one], {"x"}, {"path": "plain"})
+    corpus = Corpus([one, two], {3: one}, (two, 1), Model(rows=1), None, [one], {"x"}, Box("c"), "b", {"path": 1})
     Artifact.save(dataclasses.replace(corpus, seen=["x"]), f"{prefix}/x")  # type: ignore[arg-type]
     assert Artifact.from_path("x", Corpus) == corpus
     Artifact.save({**dataclasses.asdict(corpus), "seen": [], "shards": [3]}, f"{prefix}/x")
