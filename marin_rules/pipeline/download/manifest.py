@@ -18,12 +18,15 @@ from marin_rules.pipeline.download.sources import RemoteFile
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
 _FETCHED = ".fetched"
-_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".executor_status", ".executor_info")
+_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".artifact.json")
+_WORKERS = ".executor_"
+"""How the names begin of what the worker of a step writes beside its data."""
 
 
 def refuse_reserved(names: Iterable[str], where: str) -> None:
     for name in names:
-        if name.partition("/")[0] in _RESERVED:
+        first = name.partition("/")[0]
+        if first in _RESERVED or first.startswith(_WORKERS):
             raise DataError(f"{where} has a file {name}, a name that the step itself needs: leave it out (`leave_out`)")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -87,6 +88,8 @@ def download(config: DownloadConfig) -> dict[str, Any]:
     with contextlib.suppress(OSError):  # Not empty while other tasks are at it.
         os.rmdir(partial_folder(config.output_path))
     done = manifest.finish(config.output_path, files, _provenance(config))
+    if done is not None:  # Nobody is at it any more, but attempts that were killed may have left something.
+        shutil.rmtree(partial_folder(config.output_path), ignore_errors=True)
     return done or {"files": len(mine)}
 
 
@@ -123,6 +126,9 @@ def _refuse_collisions(config: DownloadConfig, files: dict[str, RemoteFile]) -> 
     made: dict[str, str] = {}
     for name in files:
         place = folder_of(name) if is_archive(name) else name
+        if not place or place.endswith("/"):
+            raise DataError(f"the archive {name} has no name that its files could stand below: leave it out")
+        manifest.refuse_reserved([place], "the source, taken apart,")
         if made.setdefault(place, name) != name:
             raise DataError(f"both {made[place]} and {name} would become {place}: leave one out, or keep archives")
 
