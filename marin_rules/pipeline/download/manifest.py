@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from marin_rules.pipeline.core import done_before
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, read_json, size_of, sizes_below, write_json
 from marin_rules.pipeline.download.sources import RemoteFile
@@ -18,7 +19,7 @@ from marin_rules.pipeline.download.sources import RemoteFile
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
 _FETCHED = ".fetched"
-_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".artifact.json")
+_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".artifact.json", ".done_before")
 _WORKERS = ".executor_"
 """How the names begin of what the worker of a step writes beside its data."""
 
@@ -36,6 +37,11 @@ def is_fetched(output_path: str, file: RemoteFile) -> bool:
     if not isinstance(mark, dict) or (file.sha256 and mark["sha256"] != file.sha256):
         return False
     return all(size_of(join(output_path, name)) == facts["size"] for name, facts in mark["files"].items())
+
+
+def forget_if_done_before(output_path: str, names: Iterable[str]) -> None:
+    """A finished download that is run again fetches its files again."""
+    done_before.forget_if_done_before(output_path, [_mark_path(output_path, name) for name in names])
 
 
 def note_fetched(output_path: str, name: str, size: int, sha256: str, files: Any, left_out: Any) -> None:

@@ -73,6 +73,7 @@ def download(config: DownloadConfig) -> dict[str, Any]:
     files = {file.name: file for file in _files_of(source, fetcher)}
     _refuse_collisions(config, files)
     mine = [files[name] for name in shards_of_this_task(files)]
+    manifest.forget_if_done_before(config.output_path, [file.name for file in mine])
     todo = [file for file in mine if not manifest.is_fetched(config.output_path, file)]
     sizes = [file.size for file in todo]
     expected = None if None in sizes else sum(size or 0 for size in sizes)
