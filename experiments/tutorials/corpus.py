@@ -185,6 +185,7 @@ def from_registry() -> list[ExecutorStep[Any]]:
             held_out=versioned(0.02),
             shards=versioned(8),
         ),
+        report=(),
     )
     sources = {"manual": manual, "declarations": declarations, "books": books / "texts"}
     return clean_corpus("corpus", sources, books / "held_out", AT_LEAST, tasks=TASKS)

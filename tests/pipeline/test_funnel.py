@@ -21,12 +21,14 @@ def stage(folder: Path, name: str, read: int, written: int, **more: Any) -> str:
     return str(folder / name)
 
 
-def test_every_document_is_in_the_table_and_in_the_picture(tmp_path: Path) -> None:
+def test_every_document_is_in_the_table_and_in_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     merged = {"documents": 120, "tokens": 20000, "bytes": 99000}
     merged |= {"documents left out: <junk>": 50, "tokens left out: <junk>": 6000}
     merged |= {"documents left out: duplicate": 7, "tokens left out: duplicate": 1655}
     kept = {"documents": 60, "tokens": 12345, "bytes": 70000}
-    counted = [stage(tmp_path, f"counted-{number}", 1, 1, tallies=one) for number, one in enumerate((merged, kept))]
+    made = {"documents": 60, "tokens": 12465}
+    tallies = enumerate((merged, kept, made))
+    counted = [stage(tmp_path, f"counted-{number}", 1, 1, tallies=one) for number, one in tallies]
     stages = [
         FunnelStage("extract", stage(tmp_path, "a", 100, 90, rejected={"a page without text": 10})),
         FunnelStage("merge", stage(tmp_path, "b", 120, 120), counted[0], joins=True),
@@ -35,9 +37,11 @@ def test_every_document_is_in_the_table_and_in_the_picture(tmp_path: Path) -> No
             stage(tmp_path, "c", 120, 60, dropped={"<junk>": 50, "duplicate": 7}, rejected={"duplicate": 3}),
             counted[1],
         ),
+        FunnelStage("tokenize", stage(tmp_path, "d", 60, 60, tallies={"documents": 60, "tokens": 12465}), counted[2]),
     ]
     returned = funnel(FunnelConfig(stages, output_path=str(tmp_path / "out")))
-    assert returned == {"documents_in": 130, "documents_out": 60, "tokens_out": 12345}
+    assert returned == {"documents_in": 130, "documents_out": 60, "tokens_out": 12465}
+    assert "merge: 120 in (30 of them from other sources), 120 out with 20,000 tokens" in capsys.readouterr().out
     rows = list(csv.DictReader((tmp_path / "out" / "report" / "funnel.csv").read_text().splitlines()))
     assert [(row["stage"], row["what"], row["documents"], row["tokens"]) for row in rows] == [
         ("extract", "in", "100", ""),
@@ -50,10 +54,20 @@ def test_every_document_is_in_the_table_and_in_the_picture(tmp_path: Path) -> No
         ("filter", "left out: <junk>", "50", "6000"),
         ("filter", "left out: duplicate", "10", "1655"),
         ("filter", "out", "60", "12345"),
+        ("tokenize", "in", "60", "12345"),
+        ("tokenize", "out", "60", "12465"),
     ]
     picture = (tmp_path / "out" / "report" / "funnel.svg").read_text()
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", picture)
-    for words in ("90 of 100", "10 a page without text", "not counted", "60 of 120", "12,345 of 20,000"):
+    for words in (
+        "120 of 120 (30 joined)",
+        "12,465 (12,345 and 120 added)",
+        "90 of 100",
+        "10 a page without text",
+        "not counted",
+        "60 of 120",
+        "12,345 of 20,000",
+    ):
         assert words in texts
     assert {"50 &lt;junk&gt; (6,000 tokens)", "10 duplicate (1,655 tokens)"} <= {*texts}
     funnel(FunnelConfig(stages, output_path=str(tmp_path / "again")))

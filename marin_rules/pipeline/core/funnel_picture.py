@@ -39,7 +39,8 @@ def in_words(row: StageCounts) -> str:
     """A line about a stage."""
     tokens = "" if row.tokens_out is None else f" with {row.tokens_out:,} tokens"
     reasons = "; ".join(_reason(*one) for one in _reasons(row, len(row.left_out)))
-    return f"{row.documents_in:,} in, {row.documents_out:,} out{tokens}" + (
+    joined = f" ({row.joined:,} of them from other sources)" if row.joined else ""
+    return f"{row.documents_in:,} in{joined}, {row.documents_out:,} out{tokens}" + (
         f" (left out: {reasons})" if reasons else ""
     )
 
@@ -74,7 +75,8 @@ def _draw_documents(axes: Any, rows: Sequence[StageCounts], places: Sequence[flo
     for place, row in zip(places, rows, strict=True):
         lost = [documents for _, documents, _ in _reasons(row, _MOST_REASONS)]
         _bar(axes, place, row.documents_out, lost)
-        axes.text(0, place - 0.7, f"{row.documents_out:,} of {row.documents_in:,}", va="bottom")
+        joined = f" ({row.joined:,} joined)" if row.joined else ""
+        axes.text(0, place - 0.7, f"{row.documents_out:,} of {row.documents_in:,}{joined}", va="bottom")
     _finish(axes, "documents (green: passed on)", max(row.documents_in for row in rows))
 
 
@@ -86,10 +88,16 @@ def _draw_tokens(axes: Any, rows: Sequence[StageCounts], places: Sequence[float]
             continue
         lost = [tokens or 0 for _, _, tokens in _reasons(row, _MOST_REASONS)]
         _bar(axes, place, row.tokens_out, lost)
-        of = "" if row.tokens_in is None else f" of {row.tokens_in:,}"
-        axes.text(0, place - 0.7, f"{row.tokens_out:,}{of}", va="bottom")
+        axes.text(0, place - 0.7, f"{row.tokens_out:,}{_compared(row.tokens_out, row.tokens_in)}", va="bottom")
         longest = max(longest, row.tokens_out + sum(lost))
     _finish(axes, "tokens", longest)
+
+
+def _compared(out: int, given: int | None) -> str:
+    """To what came in. `tokenize` adds tokens, which say where a document begins and ends."""
+    if given is None:
+        return ""
+    return f" of {given:,}" if out <= given else f" ({given:,} and {out - given:,} added)"
 
 
 def _bar(axes: Any, place: float, passed_on: int, lost: Sequence[int]) -> None:

@@ -54,6 +54,10 @@ def kind_of_failure(error: BaseException) -> str:
         return "no secure connection (certificate)"
     if isinstance(error, requested.ConnectionError):
         return "could not connect"
+    if isinstance(error, requested.TooManyRedirects):
+        return "redirected too often"
+    if isinstance(error, (requested.InvalidSchema, requested.MissingSchema, requested.InvalidURL)):
+        return "redirected to what is no http(s) URL"
     if isinstance(error, (requested.ChunkedEncodingError, transport.ProtocolError)):
         return "the connection was cut"
     return type(error).__name__
@@ -64,7 +68,7 @@ def seconds_asked_for(headers: Mapping[str, str]) -> float | None:
     value = headers.get("Retry-After", "").strip()
     if not value:
         return None
-    if value.isdigit():
+    if value.isascii() and value.isdigit():
         return float(value)
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())

@@ -14,7 +14,7 @@ import csv
 import io
 from typing import IO, Any
 
-from marin_rules.pipeline.core.files import into_place, join, size_of, sizes_below
+from marin_rules.pipeline.core.files import into_place, join, remove_file, size_of, sizes_below
 from marin_rules.pipeline.core.shard_files import chunks_of
 
 REJECTS = "rejects"
@@ -52,6 +52,11 @@ class LeftOut:
             self._dropped = csv.writer(text, lineterminator="\n")
             self._dropped.writerow(("id", "reason"))
         self._dropped.writerow((id, reason))
+
+    def remove(self) -> None:
+        """Those of an earlier attempt."""
+        remove_file(self._rejects_path)
+        remove_file(self._dropped_path)
 
     def __enter__(self) -> LeftOut:
         return self

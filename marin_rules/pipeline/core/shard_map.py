@@ -8,6 +8,9 @@
 Shards are dealt out to the tasks of the step, and within a task to processes, one a shard. Nothing in these files says
 which task or process wrote them, or when: the same input is the same bytes, however it was divided or interrupted.
 A shard that fails keeps no other from being done; the step then fails with the names of those that did.
+
+A finished step that is run again does all its shards again (`done_before.py`), and what it has made of shards that its
+input no longer has is removed: nothing below the output is there without being counted.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ from typing import Any, Literal
 from marin_rules import shards_of_this_task
 from marin_rules.parentage import end_with_parent
 from marin_rules.pipeline.core.account import Account, add_up
+from marin_rules.pipeline.core.done_before import forget_if_done_before
 from marin_rules.pipeline.core.errors import DamagedShard, DataError
 from marin_rules.pipeline.core.files import (
     into_place,
     join,
     read_json,
+    remove_file,
     size_of,
     sizes_below,
     write_json,
@@ -38,6 +43,9 @@ from marin_rules.pipeline.core.left_out import REJECTS, LeftOut
 from marin_rules.pipeline.core.progress import Progress
 from marin_rules.pipeline.core.records import Fault, Record, document_fault
 from marin_rules.pipeline.core.shard_files import FORMATS, LARGEST_RECORD, Row, ShardWriter, format_of, read_rows
+
+_SUMMARY = "summary.json"
+_COUNTS = "counts"
 
 _NAMED = 5
 """Shards that a message names."""
@@ -151,6 +159,7 @@ def map_shards(
     work.refuse_collisions(shards)
     mine_by_name = {shard.name: shard for shard in shards}
     mine = [mine_by_name[name] for name in shards_of_this_task(mine_by_name)]
+    forget_if_done_before(output_path, [*map(work.counts_path, mine), join(output_path, _SUMMARY)])
     todo = [shard for shard in mine if not work.is_done(shard)]
     progress = Progress(len(mine), len(mine) - len(todo))
     failures = _do(work, todo, settings.processes, progress)
@@ -169,9 +178,10 @@ def map_shards(
 
 def _summarise(work: _Work, shards: Sequence[Shard], finish: Finish | None) -> None:
     """If all shards are done, by whomever. The last task sees them all; two that do write the same bytes."""
-    done = sizes_below(join(work.output_path, "counts"))
+    done = sizes_below(join(work.output_path, _COUNTS))
     if any(f"{shard.name}.json" not in done for shard in shards):
         return
+    _remove_strays(work, shards, done)
     counts = [read_json(work.counts_path(shard)) for shard in shards]
     total = add_up(counts)
     if not total["read"]:
@@ -188,7 +198,20 @@ def _summarise(work: _Work, shards: Sequence[Shard], finish: Finish | None) -> N
     by_shard = {
         shard.name: {"read": one["read"], "written": one["written"]} for shard, one in zip(shards, counts, strict=True)
     }
-    write_json(join(work.output_path, "summary.json"), {**total, "shards": by_shard})
+    write_json(join(work.output_path, _SUMMARY), {**total, "shards": by_shard})
+
+
+def _remove_strays(work: _Work, shards: Sequence[Shard], done: Iterable[str]) -> None:
+    """What was made of shards that an earlier attempt had: later stages would take it for part of the data."""
+    there = {shard.name for shard in shards}
+    made = {work.output_name(shard) for shard in shards}
+    for name in {name.removesuffix(".json") for name in done} - there:
+        gone = Shard(shards[0].folder, name, 0)
+        output = work.output_name(gone) if name.endswith(tuple(work.suffixes)) else None
+        if output is not None and output not in made:
+            remove_file(join(work.output_path, output))
+        LeftOut(work.output_path, name).remove()
+        remove_file(work.counts_path(gone))
 
 
 # --- one shard
@@ -208,7 +231,7 @@ class _Work:
         return shard.name.removesuffix(suffix) + self.output_format if self.output_format else None
 
     def counts_path(self, shard: Shard) -> str:
-        return join(self.output_path, "counts", f"{shard.name}.json")
+        return join(self.output_path, _COUNTS, f"{shard.name}.json")
 
     def refuse_collisions(self, shards: Sequence[Shard]) -> None:
         made: dict[str, str] = {}
@@ -229,6 +252,7 @@ class _Work:
 
     def do(self, shard: Shard) -> None:
         left_out = LeftOut(self.output_path, shard.name)
+        left_out.remove()
         account = Account(shard.name, left_out.reject, left_out.drop)
         name = self.output_name(shard)
         with contextlib.ExitStack() as stack:

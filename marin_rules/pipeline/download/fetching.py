@@ -114,6 +114,8 @@ class Fetcher:
             response = self.session.get(
                 url, headers=headers, stream=True, auth=self.authorize, timeout=self.settings.timeout_seconds
             )
+        except (requests.TooManyRedirects, ValueError) as error:  # What is wrong with a URL is both.
+            raise NotAvailable(f"{without_secrets(url)}: {kind_of_failure(error)}") from None
         except requests.RequestException as error:
             raise Transient(kind_of_failure(error)) from None
         status = response.status_code
@@ -144,7 +146,7 @@ class Fetcher:
         if partial.size and partial.validator:
             headers = {"Range": f"bytes={partial.size}-", "If-Range": partial.validator}
         with self.get(file.url, headers) as response:
-            total = _announced(response, partial)
+            total = _announced(response, partial, is_verified=bool(file.sha256 or file.git_sha1))
             for chunk in _chunks(response):
                 partial.write(chunk)
                 self.progress.add_bytes(len(chunk))
@@ -197,8 +199,12 @@ def fault_of(file: RemoteFile, partial: Partial) -> str | None:
     return None
 
 
-def _announced(response: Any, partial: Partial) -> int | None:
-    """How long the whole file is, if the server says so. Afterwards the partial file is where the answer goes on."""
+def _announced(response: Any, partial: Partial, *, is_verified: bool) -> int | None:
+    """How long the whole file is, if the server says so. Afterwards the partial file is where the answer goes on.
+
+    A part without the name of its version may be of another one, on a server that ignores `If-Range`: it is taken only
+    if a digest will tell.
+    """
     headers = response.headers
     if response.status_code == 416:
         partial.start_over("")
@@ -206,12 +212,17 @@ def _announced(response: Any, partial: Partial) -> int | None:
     if response.status_code == 206:
         found = _RANGE.fullmatch(headers.get("Content-Range", "").strip())
         validator = _validator(headers)
-        if found is None or int(found[1]) != partial.size or (validator and validator != partial.validator):
+        is_same = validator == partial.validator or (not validator and is_verified)
+        if found is None or int(found[1]) != partial.size or not is_same:
             partial.start_over("")
             raise Transient("another part came than was asked for")
-        return None if found[2] == "*" else int(found[2])
+        total = None if found[2] == "*" else int(found[2])
+        if None not in (total, partial.total) and total != partial.total:
+            partial.start_over("")
+            raise Transient("a part of a file of another length came")
+        return total
     length = headers.get("Content-Length", "")
-    partial.start_over(_validator(headers), int(length) if length.isdigit() else None)
+    partial.start_over(_validator(headers), int(length) if length.isascii() and length.isdigit() else None)
     return partial.total
 
 

@@ -45,7 +45,11 @@ def hub_files(source: HubSource, fetcher: Fetcher) -> list[RemoteFile]:
     hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
     page: str | None = f"{hub}/api/{source.kind}s/{source.repository}/tree/{source.revision}?recursive=true"
     listed: dict[str, RemoteFile] = {}
+    asked: set[str] = set()
     while page:
+        if page in asked:
+            raise DataError(f"{source.repository}: the hub's listing leads back to where it was: refused")
+        asked.add(page)
         body, headers = fetcher.get_small(page)
         said = headers.get("X-Repo-Commit", source.revision)
         if said != source.revision:
@@ -69,9 +73,19 @@ def _entries(body: bytes, page: str) -> list[dict[str, Any]]:
         entries = json.loads(body)
     except ValueError:
         entries = None
-    if not isinstance(entries, list) or not all(isinstance(one, dict) and "path" in one for one in entries):
+    if not isinstance(entries, list) or not all(_is_entry(one) for one in entries):
         raise DataError(f"{without_secrets(page)} does not answer with a list of files. Is HF_ENDPOINT a hub?")
     return entries
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    large = entry.get("lfs") or {"oid": "", "size": 0}
+    return isinstance(large, dict) and all(
+        isinstance(one.get("oid", ""), str) and type(one.get("size", 0)) is int and one.keys() >= needed
+        for one, needed in ((entry, set()), (large, {"oid", "size"}))
+    )
 
 
 def _file(entry: dict[str, Any], source: HubSource, hub: str) -> RemoteFile:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from marin_rules.pipeline.core import done_before
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, read_json, size_of, sizes_below, write_json
 from marin_rules.pipeline.download.sources import RemoteFile
@@ -18,12 +19,15 @@ from marin_rules.pipeline.download.sources import RemoteFile
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
 _FETCHED = ".fetched"
-_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".executor_status", ".executor_info")
+_RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".artifact.json", ".done_before")
+_WORKERS = ".executor_"
+"""How the names begin of what the worker of a step writes beside its data."""
 
 
 def refuse_reserved(names: Iterable[str], where: str) -> None:
     for name in names:
-        if name.partition("/")[0] in _RESERVED:
+        first = name.partition("/")[0]
+        if first in _RESERVED or first.startswith(_WORKERS):
             raise DataError(f"{where} has a file {name}, a name that the step itself needs: leave it out (`leave_out`)")
 
 
@@ -35,6 +39,11 @@ def is_fetched(output_path: str, file: RemoteFile) -> bool:
     if file.size is not None and mark["size"] != file.size:
         return False
     return all(size_of(join(output_path, name)) == facts["size"] for name, facts in mark["files"].items())
+
+
+def forget_if_done_before(output_path: str, names: Iterable[str]) -> None:
+    """A finished download that is run again fetches its files again."""
+    done_before.forget_if_done_before(output_path, [_mark_path(output_path, name) for name in names])
 
 
 def note_fetched(output_path: str, name: str, size: int, sha256: str, files: Any, left_out: Any) -> None:

@@ -43,8 +43,11 @@ def fetch_from_registry(package: str, version: str, partial: Partial, fetcher: F
         address = json.loads(body)["versions"][version]["dist"]["tarball"]
     except (ValueError, KeyError, TypeError):
         raise DataError(f"npm package {package}: the registry has no version {version}") from None
-    if urlsplit(address).netloc != urlsplit(registry).netloc:  # What npm calls replace-registry-host.
-        address = registry + urlsplit(address).path
+    told, ours = urlsplit(address), urlsplit(registry)
+    if told.netloc != ours.netloc:  # What npm calls replace-registry-host.
+        address = registry + told.path
+    elif told.scheme != ours.scheme:  # A token that was given for https is not sent without.
+        address = told._replace(scheme=ours.scheme).geturl()
     partial.start_over("")
     fetcher.until_whole(RemoteFile(address, f"{package} {version}"), partial)
 

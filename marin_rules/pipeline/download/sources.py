@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from marin_rules import InputName
 from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import is_unicode
 
 type PackageKind = Literal["npm", "pypi", "debian"]
 type RepositoryKind = Literal["dataset", "model"]
@@ -168,5 +169,7 @@ def check_name(name: str, where: str) -> None:
     parts = name.split("/")
     if not name or name.startswith("/") or _BAD_NAME.search(name) or any(part in ("", ".", "..") for part in parts):
         raise DataError(f"{where} has a file named {name!r}, which is not a plain relative name: refused")
-    if any(len(part.encode(errors="replace")) > 255 for part in parts):
+    if not is_unicode(name):
+        raise DataError(f"{where} has a file whose name is not UTF-8, {name!a}: refused")
+    if any(len(part.encode()) > 255 for part in parts):
         raise DataError(f"{where} has a file whose name is too long: {name[:80]!r}...")

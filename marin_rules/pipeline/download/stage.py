@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -72,6 +73,7 @@ def download(config: DownloadConfig) -> dict[str, Any]:
     files = {file.name: file for file in _files_of(source, fetcher)}
     _refuse_collisions(config, files)
     mine = [files[name] for name in shards_of_this_task(files)]
+    manifest.forget_if_done_before(config.output_path, [file.name for file in mine])
     todo = [file for file in mine if not manifest.is_fetched(config.output_path, file)]
     sizes = [file.size for file in todo]
     expected = None if None in sizes else sum(size or 0 for size in sizes)
@@ -87,6 +89,8 @@ def download(config: DownloadConfig) -> dict[str, Any]:
     with contextlib.suppress(OSError):  # Not empty while other tasks are at it.
         os.rmdir(partial_folder(config.output_path))
     done = manifest.finish(config.output_path, files, _provenance(config))
+    if done is not None:  # Nobody is at it any more, but attempts that were killed may have left something.
+        shutil.rmtree(partial_folder(config.output_path), ignore_errors=True)
     return done or {"files": len(mine)}
 
 
@@ -123,6 +127,9 @@ def _refuse_collisions(config: DownloadConfig, files: dict[str, RemoteFile]) -> 
     made: dict[str, str] = {}
     for name in files:
         place = folder_of(name) if is_archive(name) else name
+        if not place or place.endswith("/"):
+            raise DataError(f"the archive {name} has no name that its files could stand below: leave it out")
+        manifest.refuse_reserved([place], "the source, taken apart,")
         if made.setdefault(place, name) != name:
             raise DataError(f"both {made[place]} and {name} would become {place}: leave one out, or keep archives")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import json
@@ -14,6 +15,7 @@ from typing import Any
 
 import fsspec
 import pytest
+import zstandard
 
 from marin_rules.pipeline.core.account import Account
 from marin_rules.pipeline.core.errors import DataError
@@ -261,6 +263,71 @@ def test_damaged_shards_fail_by_name_or_give_what_is_readable(corpus: Any) -> No
 def test_a_corpus_that_is_refused(shards: Any, told: str, corpus: Any) -> None:
     with pytest.raises(DataError, match=told):
         map_shards(lower, corpus.write("in", shards), corpus.path("out"), output_format=".jsonl.zst")
+
+
+def test_what_was_made_of_shards_that_are_gone_is_removed(corpus: Any) -> None:
+    """A later stage would take them for part of the data, though nobody has counted them."""
+    given, broken = corpus.write("in", SHARDS), ["more/data.jsonl"]
+
+    def stage(shard: Shard, account: Account) -> Iterator[Any]:
+        yield from lower(shard, account)
+        if shard.name in broken:
+            raise OSError("broken")
+
+    with pytest.raises(DataError, match="1 of 3 shards failed"):
+        map_shards(stage, given, corpus.path("out"), output_format=".jsonl.zst")
+    broken.clear()
+    Path(given, "data-00000-of-00003.jsonl").unlink()
+    Path(given, "data-00001-of-00003.jsonl").rename(Path(given, "data-00001-of-00003.jsonl.zst"))
+    Path(given, "data-00001-of-00003.jsonl.zst").write_bytes(zstandard.compress(b'{"id": "c", "text": "TWO"}\n'))
+    map_shards(stage, given, corpus.path("out"), output_format=".jsonl.zst")
+    expected = {"data-00001-of-00003.jsonl.zst", "more/data.jsonl.zst"}
+    assert set(corpus.read("out")) == expected
+    counted = {"counts/data-00001-of-00003.jsonl.zst.json", "counts/more/data.jsonl.json"}
+    assert set(corpus.bytes_of("out")) == {*expected, *counted, "summary.json", "rejects/more/data.jsonl.jsonl"}
+
+
+def test_rejects_are_those_of_the_last_attempt(corpus: Any) -> None:
+    given = corpus.write("in", SHARDS)
+    map_shards(lower, given, corpus.path("out"))
+    assert len(corpus.rejects("out")) == 2
+    corpus.write("in", {"data-00000-of-00003.jsonl": [{"id": "a", "text": "MENDED"}]})
+    map_shards(lower, given, corpus.path("out"))
+    assert [reject["shard"] for reject in corpus.rejects("out")] == ["more/data.jsonl"]
+
+
+def test_a_finished_step_is_done_again_once_by_each_task(corpus: Any, as_task: Any) -> None:
+    """Its input may be another by now, with files of the same size."""
+    given, artifact = corpus.write("in", SHARDS), Path(corpus.path("out/.artifact.json"))
+    tried: list[str] = []
+    killed_at = ["more/data.jsonl"]
+
+    def stage(shard: Shard, account: Account) -> Iterator[Any]:
+        tried.append(shard.name)
+        if shard.name in killed_at:
+            raise KeyboardInterrupt
+        yield from lower(shard, account)
+
+    def run() -> list[str]:
+        tried.clear()
+        for task in range(2):
+            as_task(task, 2)
+            with contextlib.suppress(KeyboardInterrupt):
+                map_shards(stage, given, corpus.path("out"))
+        return sorted(tried)
+
+    killed_at.clear()
+    assert run() == sorted(SHARDS)
+    before = corpus.bytes_of("out")
+    assert run() == [], "an attempt that was killed at its very end"
+    artifact.write_text("{}")
+    killed_at.append("more/data.jsonl")
+    assert run() == sorted(SHARDS)
+    killed_at.clear()
+    assert run() == ["more/data.jsonl"], "an attempt after a kill goes on"
+    assert {name: data for name, data in corpus.bytes_of("out").items() if not name.startswith(".")} == before
+    os.utime(artifact, ns=(1, 1))
+    assert run() == sorted(SHARDS), "the step was done and is done again"
 
 
 @pytest.mark.parametrize("place", ["file://{}/a.jsonl", "{}/a.jsonl", "{}/*.jsonl"])

@@ -97,6 +97,21 @@ def test_names_that_lead_elsewhere(name: str, bad: str, server: FileServer, fetc
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+def test_names_that_are_not_utf8(server: FileServer, fetch: Any, out: Path) -> None:
+    source = UrlSource([server.add("/x.tar", tar({**FILES, "caf\udce9.txt": b"c"}))])
+    with pytest.raises(DataError, match=r"x\.tar has a file whose name is not UTF-8, 'caf\\udce9\.txt'"):
+        fetch(source, archives="unpack")
+    assert not (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("name", [".executor_status.tar", ".fetched.tar", "manifest.json.zip", ".tar", "a/.tar.gz"])
+def test_archives_cannot_stand_where_the_step_writes(name: str, server: FileServer, fetch: Any, out: Path) -> None:
+    url = server.add("/x", tar({".executor_status": b"SUCCESS"}))
+    with pytest.raises(DataError, match=r"a name that the step itself needs|has no name that its files could stand"):
+        fetch(UrlSource([RemoteFile(url, name)]), archives="unpack")
+    assert not out.exists()
+
+
 def test_links_and_devices_are_left_out_and_counted(
     server: FileServer, fetch: Any, contents: Any, manifest: Any
 ) -> None:

@@ -84,8 +84,25 @@ def test_a_cut_connection_goes_on_where_it_ended(server: FileServer, fetch: Any,
             [whole(cut_after=1000), Answer(BODY[1000:], 206, {**TAG, "Content-Range": "bytes 7-9/3000000"}), whole()],
             "another part",
         ),
+        (
+            [
+                Answer(BODY[::-1], headers={"ETag": '"old"'}, cut_after=1000),
+                Answer(BODY[1000:], 206, {"Content-Range": f"bytes 1000-2999999/{len(BODY)}"}),
+                whole(),
+            ],
+            "a part of a version without a name, of a file that changed in between",
+        ),
+        (
+            [
+                whole(cut_after=1000),
+                Answer(BODY[999:], 206, {**TAG, "Content-Range": "bytes 1000-3000000/3000001"}),
+                whole(),
+            ],
+            "a part of a file of another length",
+        ),
         ([Answer(status=500), Answer(status=503), whole()], "a server with hiccups"),
         ([Answer(status=429, headers={"Retry-After": "0"}), whole()], "a server that asks to wait"),
+        ([Answer(status=429, headers={"Retry-After": "\xb2"}), whole()], "a server that asks to wait for nonsense"),
         ([whole(length=len(BODY) + 5), whole(ranges=False)], "half a file"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
@@ -95,6 +112,42 @@ def test_the_file_is_right_in_spite_of(
 ) -> None:
     fetch(UrlSource([server.add("/a", *answers)]))
     assert contents() == {"a": BODY}, why
+
+
+def test_a_part_without_the_name_of_its_version_is_taken_if_a_digest_tells(
+    server: FileServer, fetch: Any, contents: Any
+) -> None:
+    part = Answer(BODY[1000:], 206, {"Content-Range": f"bytes 1000-2999999/{len(BODY)}"})
+    url = server.add("/a", whole(cut_after=1000), part)
+    fetch(UrlSource([RemoteFile(url, sha256=sha256(BODY))]))
+    assert contents() == {"a": BODY}
+    assert server.sent["/a"] == len(BODY)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("/a", "redirected too often"),
+        ("file:///etc/passwd", "redirected to what is no http"),
+        ("ftp://x/y", "redirected to what is no http"),
+    ],
+)
+def test_redirects_that_lead_nowhere_are_not_tried_again(
+    target: str, why: str, server: FileServer, fetch: Any, out: Path
+) -> None:
+    url = server.add("/a", Answer(status=302, headers={"Location": target}))
+    with pytest.raises(DataError, match=rf"/a: {why}"):
+        fetch(UrlSource([url]))
+    assert len(server.requests) <= 31
+    assert not (out / "a").exists()
+
+
+def test_what_attempts_that_were_killed_have_left_is_removed(server: FileServer, fetch: Any, out: Path) -> None:
+    left = out / ".partial" / "tmp1234" / "words-1.0.0.tgz"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a package")
+    fetch(UrlSource([server.add("/a", whole())]))
+    assert not (out / ".partial").exists()
 
 
 def test_a_shorter_length_than_the_file_is_noticed_by_its_digest(server: FileServer, fetch: Any, out: Path) -> None:

@@ -68,6 +68,13 @@ def test_the_token_goes_to_the_hub_alone(
         assert secret not in said.out + said.err
 
 
+def test_a_listing_without_end_is_refused(hub: FileServer, fetch: Any) -> None:
+    again = Answer(b"[]", headers={"Link": '<?recursive=true>; rel="next"'})
+    hub.add(f"/api/datasets/me/pages/tree/{COMMIT}", again, again, Answer(status=404))
+    with pytest.raises(DataError, match="me/pages: the hub's listing leads back to where it was"):
+        fetch(HubSource("me/pages", COMMIT))
+
+
 @pytest.mark.parametrize("revision", ["main", "v1.0", "", COMMIT[:12], COMMIT.upper()])
 def test_a_revision_that_moves_is_refused(revision: str, hub: FileServer, fetch: Any) -> None:
     with pytest.raises(DataError, match=r"me/pages: the revision is .* not a commit.*git ls-remote"):
@@ -108,6 +115,12 @@ def test_a_cut_file_in_large_storage_goes_on(hub: FileServer, storage: FileServe
         (Answer(b"<html>a login page</html>"), "does not answer with a list of files"),
         (Answer(b"[]", headers={"X-Repo-Commit": "f" * 40}), "the hub answers with ffff"),
         (Answer(b'[{"type": "file", "path": "../evil", "oid": "", "size": 1}]'), "not a plain relative name"),
+        (Answer(b'[{"type": "file", "path": 5}]'), "does not answer with a list of files"),
+        (Answer(b'[{"type": "file", "path": "a", "size": "9"}]'), "does not answer with a list of files"),
+        (Answer(b'[{"type": "file", "path": "a", "lfs": {"oid": "00"}}]'), "does not answer with a list of files"),
+        (Answer(b'[{"type": "file", "path": "\\ud800"}]'), r"a file whose name is not UTF-8, '\\ud800'"),
+        (Answer(b'[{"type": "file", "path": ".executor_log"}]'), "a name that the step itself needs"),
+        (Answer(b'[{"type": "file", "path": ".artifact.json"}]'), "a name that the step itself needs"),
         (Answer(b"[]", headers={"Link": '<http://elsewhere.test/x>; rel="next"'}), "another host"),
         (Answer(status=500), "answered with 500, 4 times in a row"),
     ],

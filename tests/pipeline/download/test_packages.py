@@ -127,6 +127,21 @@ def test_npm_packages_without_npm(
     assert {request.headers.get("Authorization") for request in server.requests} == {"Bearer npm_SECRET"}
 
 
+@pytest.mark.parametrize("scheme", ["ftp", "file", "local"])
+def test_a_registry_cannot_change_the_scheme(
+    scheme: str, server: FileServer, no_npm: Path, fetch: Any, contents: Any
+) -> None:
+    """Many stand behind a proxy and tell addresses without its https."""
+    sha256 = registry(server)
+    host = server.url.removeprefix("http://")
+    told = {"versions": {"1.0.0": {"dist": {"tarball": f"{scheme}://{host}/npm/@me/words/-/words-1.0.0.tgz"}}}}
+    server.add("/npm/@me/words", json.dumps(told).encode())
+    no_npm.write_text(f"registry={server.url}/npm/\n")
+    fetch(PackageSource("npm", "@me/words", "1.0.0", sha256))
+    assert contents() == {"data/a.txt": b"a", "package.json": b"{}"}
+    assert server.paths() == ["/npm/@me/words", "/npm/@me/words/-/words-1.0.0.tgz"]
+
+
 def test_neither_npm_nor_a_registry(no_npm: Path, server: FileServer, fetch: Any, monkeypatch: Any) -> None:
     with pytest.raises(DataError, match=r"there is no npm on this machine.*NPM_CONFIG_REGISTRY"):
         fetch(PackageSource("npm", "words", "1.0.0", SIX))
