@@ -317,7 +317,7 @@ class ZoneMemory:
             found = patiently(lambda: open_objects(self._url).read(self._url))
             fields = [] if found is None else json.loads(found.data)
             return [ZoneFailure(str(zone), float(moment)) for zone, moment in fields]
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return []
 
     def note(self, zone: str) -> None:

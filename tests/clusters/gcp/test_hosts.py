@@ -253,7 +253,7 @@ def test_machines_that_cannot_be_replaced_end_the_step_when_one_is_lost(lab: Lab
 def test_an_order_that_cannot_be_read_does_not_disable_the_dead_mans_switch(lab: Lab, gcs_here: GcsEmulator) -> None:
     given_back: list[str] = []
     lab.boot(0, "sleep 60", replace(PACE, orphaned=1.0), abandon=lambda: given_back.append("slice"))
-    for text in (b'{"round": 1, "novel": true}', b"no json"):
+    for text in (b'{"round": 1, "novel": true}', b"no json", b"[" * 10_000):
         gcs_here.put("bucket", f"{FOLDER.removeprefix('gs://bucket/')}/order.json", text)
     assert lab.ended(0) == os.EX_TEMPFAIL
     assert given_back == ["slice"]

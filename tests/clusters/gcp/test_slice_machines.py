@@ -502,7 +502,7 @@ def test_a_slice_that_has_served_for_a_while_says_nothing_against_its_zone(lab: 
     assert ZoneMemory(ZONES).failures() == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"a": 1}', b'[["a", "b"]]', b"null"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"a": 1}', b'[["a", "b"]]', b"null", b"[" * 10_000])
 @pytest.mark.usefixtures("lab")
 def test_a_memory_that_cannot_be_read_is_begun_anew(content: bytes) -> None:
     open_objects(ZONES).put(ZONES, content)
