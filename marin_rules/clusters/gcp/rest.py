@@ -1,6 +1,6 @@
 """Google's services without a light client, over REST: Compute Engine, IAM, Resource Manager and their like.
 
-Only looked at, and by people who wait: a request is tried again for a short while, then its trouble is told.
+Only looked at, and by people who wait: a request is tried again for a short while, then its trouble is reported.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def _open_session(project: str, *, is_emulated: bool) -> tuple[Any, str]:
         try:
             credentials.refresh(Request())
         except GoogleAuthError as error:
-            raise RefusedError(f"the credentials for Google Cloud here are not good: {error}. Run `{LOGIN}`") from error
+            raise RefusedError(
+                f"the credentials for Google Cloud here are not valid: {error}. Run `{LOGIN}`"
+            ) from error
         account = getattr(credentials, "service_account_email", None)
         person = getattr(credentials, "account", None) or "YOU"
         return AuthorizedSession(credentials), f"serviceAccount:{account}" if account else f"user:{person}"

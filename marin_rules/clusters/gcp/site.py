@@ -333,8 +333,8 @@ def _gpus(
         names = machine_types.gpu_names(variant)
         if not names:
             raise SettingsError(
-                f"cluster file {path}: gcp.gpus: {variant!r} is no GPU of Compute Engine that is known here; write one"
-                f" of {', '.join(machine_types.GPU_NAMES)}"
+                f"cluster file {path}: gcp.gpus: {variant!r} is not a GPU of Compute Engine that is known here; write"
+                f" one of {', '.join(machine_types.GPU_NAMES)}"
             )
         found |= {name: _supply(entry or {}, base, path, regions, f"gcp.gpus.{variant}") for name in names}
     return found

@@ -102,7 +102,7 @@ def test_the_tutorial_runs_on_batch_and_tpus_and_survives_a_preemption(cloud: Cl
     report = lab.folder / "report.html"
     assert cloud.run("--report", str(report), experiment=TUTORIAL).code == 0
     overview = (lab.folder / ".snakemake" / "marin-rules" / "report" / "overview.html").read_text()
-    assert f"TPU v4-128, lost and had again 2 times, in us-central2-b (gcp job {ran['job_id']})" in overview
+    assert f"TPU v4-128 (lost and replaced twice) in us-central2-b (gcp job {ran['job_id']})" in overview
     assert re.search(r"about \$\d", overview)
     line = cloud.info("cluster/line")["run"]["gcp"]
     assert re.search(rf" in us-central1-\w \(gcp job {line['job_id']}\)", overview)
@@ -130,9 +130,9 @@ def test_a_worker_that_is_lost_leaves_its_slice_to_the_next_and_a_host_that_rebo
     assert len(cloud.jobs()) == 2
     assert len(cloud.slices()) == 2
     log = cloud.file("train", ".executor_log")
-    assert f"TPU slice {slice_id} in us-central2-b is there already, and is used again" in log
+    assert f"TPU slice {slice_id} in us-central2-b exists already and is used again" in log
     assert "rank 0 on 127.1." in log
-    assert "ended first, with exit code 1: its machine was started again" in log
+    assert "failed first, with exit code 1: its machine rebooted" in log
     written = int(cloud.began()[0].rpartition("-")[2]) / 1e9
     assert written < time.time() - 3000, "the host's clock was right"
     code = cloud.gcs.get("bucket", cloud.began()[0])
@@ -214,7 +214,7 @@ def test_a_dry_run_needs_no_credentials(lab: Lab, tmp_path: Path) -> None:
         env={**nowhere, "CLOUDSDK_CONFIG": "/nonexistent", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"},
     )
     assert result.code == 0, result.output
-    assert "So it is not known what is done" in result.output
+    assert "What is already done is therefore unknown" in result.output
     assert "-> gcp: TPU v4-128, Spot, us-central2-b" in result.output
 
 

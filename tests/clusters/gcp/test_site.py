@@ -201,7 +201,7 @@ def test_what_there_is_not_is_refused_with_what_there_is(site: Reader, asked: Ma
         ("gcp: {project: p, regions: [us-central1], zone: x}", "unknown key 'zone'"),
         ("gcp: {project: p, regions: [us-central1], zones: [us-east1-b]}", "us-east1-b are in none of gcp.regions"),
         ("gcp: {project: p, regions: [us-central1], machine_series: z9}", "'z9' is not known; write one of e2, n2"),
-        ("gcp: {project: p, regions: [us-central1], gpus: {MI300: }}", "'MI300' is no GPU of Compute Engine"),
+        ("gcp: {project: p, regions: [us-central1], gpus: {MI300: }}", "'MI300' is not a GPU of Compute Engine"),
         ("gcp: {project: p, regions: [us-central1], runtime: 20d}", "gcp.runtime: Batch ends every job after 14 days"),
         ("gcp: {project: p, regions: [us-central1], gpus: {L4: {max_runtime: 20d}}}", "gcp.gpus.L4.max_runtime: Batch"),
         (

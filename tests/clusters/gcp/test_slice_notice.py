@@ -133,8 +133,8 @@ def test_a_job_of_somebody_else_under_our_labels_hides_none_of_ours(
     [
         ("v4-8, Spot, in us-central2-b: WAITING_FOR_RESOURCES", "if that lasts, name more zones"),
         ("v4-8, Spot, in us-central2-b: could not create: Quota limit 'TPUS' has been exceeded", "iam-admin/quotas"),
-        ("v4-8, Spot, in us-central2-b, was not to be had: no more capacity in the zone", "Google has none there now"),
-        ("could not list TPU slices: Deadline Exceeded", "its worker tries again"),
+        ("v4-8, Spot, in us-central2-b, was not available: no more capacity in the zone", "Google has none there now"),
+        ("could not list TPU slices: Deadline Exceeded", "its worker keeps trying"),
         (
             "v4-8, Spot, in us-central2-b, was still WAITING_FOR_RESOURCES after 1800 s",
             "if that lasts, name more zones",
