@@ -53,12 +53,21 @@ class Rest:
             try:
                 response = self._session.request(timeout=timeout, **request)
             except RequestException as error:
-                raise exceptions.ServiceUnavailable(str(error)) from error
+                raise exceptions.ServiceUnavailable(f"no answer ({_cause(error)})") from error
             if not response.ok:
                 raise exceptions.from_http_response(response)
             return response.json()
 
         return retry(once)()
+
+
+def _cause(error: BaseException) -> str:
+    """What the system says of a connection, without the request and all the layers that repeat it."""
+    causes = [error]
+    while (next_one := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(next_one)
+    words = [found.strerror for found in causes if isinstance(found, OSError) and found.strerror]
+    return words[-1] if words else type(error).__name__
 
 
 def _open_session(project: str, *, is_emulated: bool) -> tuple[Any, str]:

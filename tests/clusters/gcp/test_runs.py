@@ -14,8 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
+from google.cloud import tpu_v2
 
 from support.cloud import CLOUD_FILE, Cloud
+from support.emulators.batch.clients import batch_client
+from support.emulators.tpu.clients import tpu_client
 from support.lab import REPOSITORY, Lab
 from support.skewed_python import skewed_python
 
@@ -157,6 +160,28 @@ def test_a_slice_that_is_waited_for_is_told_of_and_ctrl_c_leaves_nothing_that_ru
     assert result.code != 0
     lab.wait_until(cloud.is_empty, "the end of everything")
     assert cloud.file("train", ".executor_status") == "CANCELLED"
+
+
+def test_a_slice_that_somebody_deletes_is_replaced_and_a_job_that_somebody_cancels_takes_its_slice_along(
+    cloud: Cloud, lab: Lab
+) -> None:
+    run = cloud.start("--retries", "0", experiment=lab.experiment(ON_A_SLICE))
+    run.wait_for(cloud.began, "the step on its host")
+    [first] = cloud.slices()
+    place = "projects/emulated/locations/us-central2-b/queuedResources"
+    request = tpu_v2.DeleteQueuedResourceRequest(name=f"{place}/{first}", force=True)
+    tpu_client(cloud.tpu).delete_queued_resource(request)
+    run.wait_for(lambda: len(cloud.began()) == 2, "the step on another slice")
+    [job] = cloud.jobs()
+    batch_client(cloud.batch).cancel_job(name=f"projects/emulated/locations/us-central1/jobs/{job}")
+    result = run.wait(120)
+    assert result.code == 1
+    assert "0 done, 1 stopped, 0 not run" in result.output
+    assert cloud.file("train", ".executor_status") == "CANCELLED"
+    assert (len(cloud.jobs()), len(cloud.slices())) == (1, 2)
+    assert f"TPU slice {first} in us-central2-b was lost: " in cloud.file("train", ".executor_log")
+    assert cloud.is_empty()
+    assert cloud.commits() == {"train": 0}
 
 
 def test_a_driver_that_was_killed_costs_nothing_and_the_next_one_goes_on(cloud: Cloud, lab: Lab) -> None:
