@@ -65,7 +65,7 @@ class ActiveStep:
 
     attempt: int | None = None
     driver_is_gone: bool = False
-    """Nobody waits for its end any more."""
+    """Nobody waits for its end any more: its driver ended, and no other run needs the step."""
 
     elements: Sequence[ClusterJob] = ()
     """The elements of its array that run or wait."""

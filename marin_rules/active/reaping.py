@@ -1,8 +1,9 @@
 """What is left of runs that nobody drives any more: jobs, and what their workers have had made beside them. Pure.
 
-A job whose driver died is not idle: it does its step to the end, and the next run finds it. Who does not want that has
-it ended. Something beside a job is left over when no job of its step lives any more, for that job's worker would have
-deleted it.
+A job whose driver died is not idle: it does its step to the end, and the next run finds it. Whoever does not want that
+has it ended. A job that the next run has found already is not left over, although its tag still names the run that
+submitted it. Something beside a job is left over when no job of its step lives any more, for that job's worker would
+have deleted it, and when nobody waits for the step, whose next job would use it again.
 """
 
 from __future__ import annotations
@@ -43,28 +44,42 @@ def leftovers(
     dead: Collection[str],
     living: Collection[str],
     *,
+    awaited: Collection[tuple[str, str]] = (),
     unknown_too: bool = False,
 ) -> list[Leftover]:
     """What is left of runs in `dead`; with `unknown_too` also of those that are neither dead nor `living`.
 
-    A run that this machine knows nothing of may well be driven from another one.
+    `awaited` are the steps, by key and place, that living runs wait for. A run that this machine knows nothing of may
+    well be driven from another one.
     """
     found: list[Leftover] = []
     for job in jobs:
-        why = None if job.tag is None or job.tag.is_driver else _why(job.tag, dead, living, unknown_too)
+        if job.tag is None or job.tag.is_driver or _is_awaited(job.tag, awaited):
+            continue
+        why = _why(job.tag, dead, living, unknown_too)
         if why is not None:
             found.append(Leftover(job.cluster, job, why))
     ending = {(left.cluster, left.id) for left in found}
     kept = [job for job in jobs if (job.cluster, job.id) not in ending]
     for cluster, extra in extras:
-        if extra.tag is None or not live_jobs_of(extra.tag, (job for job in kept if job.cluster == cluster)):
-            found.append(Leftover(cluster, extra, "no job of its step lives"))
+        if extra.tag is None or not (_is_awaited(extra.tag, awaited) or _live_jobs(extra.tag, cluster, kept)):
+            goes_with_job = extra.tag is not None and _live_jobs(extra.tag, cluster, jobs)
+            why = "it goes with the job of its step" if goes_with_job else "no job of its step is left"
+            found.append(Leftover(cluster, extra, why))
     return found
+
+
+def _is_awaited(tag: JobTag, awaited: Collection[tuple[str, str]]) -> bool:
+    return (tag.step, tag.place) in awaited
+
+
+def _live_jobs(tag: JobTag, cluster: str, jobs: Iterable[ClusterJob]) -> list[ClusterJob]:
+    return live_jobs_of(tag, (job for job in jobs if job.cluster == cluster))
 
 
 def _why(tag: JobTag, dead: Collection[str], living: Collection[str], unknown_too: bool) -> str | None:
     if tag.run in dead:
         return f"the driver of run {tag.run} is dead"
     if unknown_too and tag.run not in living:
-        return f"run {tag.run} is not known on this machine"
+        return f"this machine does not know run {tag.run}"
     return None

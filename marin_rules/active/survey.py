@@ -46,6 +46,9 @@ class ActiveRun:
 
     done: int = 0
     left: int = 0
+    awaited: frozenset[tuple[str, str]] = frozenset()
+    """The steps that it needs and that are not done, by key and place as the tags of jobs have them."""
+
     trouble: str | None = None
     """Why nothing is known of its steps."""
 
@@ -76,6 +79,11 @@ class Survey:
             if is_dead_driver(active.run, self.now) and all(map(_is_dead, self.of_run(active.run.id)))
         ]
 
+    @property
+    def awaited(self) -> frozenset[tuple[str, str]]:
+        """The steps that runs with a driver wait for, or will: whoever started their jobs."""
+        return awaited_by_drivers(self.runs, self.now)
+
     def without(self, runs: Iterable[RegisteredRun]) -> Survey:
         """The rest of what is active."""
         gone = {run.id for run in runs}
@@ -96,6 +104,12 @@ class Survey:
         jobs = [job for one in self.steps for job in one.jobs if step.is_of(job.tag)]
         gone = {active.run.id: active.run.driver_is_gone for active in self.runs}
         return list(_holders(step, live_lease(step.output_path), jobs, "", gone, self.now))
+
+
+def awaited_by_drivers(runs: Iterable[ActiveRun], now: float) -> frozenset[tuple[str, str]]:
+    """See `Survey.awaited`."""
+    living = [active.awaited for active in runs if not is_dead_driver(active.run, now)]
+    return frozenset[tuple[str, str]]().union(*living)
 
 
 def is_dead_driver(run: RegisteredRun, now: float) -> bool:
@@ -121,7 +135,12 @@ def look(queues: Queues, now: float) -> Survey:
     search = _Search(runs, answer.jobs, now)
     active = [search.look_at(run) for run in runs]
     search.take_the_rest()
-    return Survey(active, search.found, now, answer.silent, drivers)
+    awaited = awaited_by_drivers(active, now)
+    steps = [
+        replace(found, driver_is_gone=found.driver_is_gone and (found.step.key, found.step.place) not in awaited)
+        for found in search.found
+    ]
+    return Survey(active, steps, now, answer.silent, drivers)
 
 
 def _run_elsewhere(driver: ActiveDriver) -> RegisteredRun | None:
@@ -172,6 +191,7 @@ class _Search:
         except (MarinRulesError, OSError) as error:
             return ActiveRun(run, trouble=str(error))
         steps = []
+        awaited = set()
         done = left = 0
         for planned, path in zip(plan.steps, paths, strict=True):
             tag = JobTag.of(run.id, planned.key, path)
@@ -180,12 +200,14 @@ class _Search:
             if planned.needed:
                 is_done = statuses[path] is Status.SUCCESS
                 done, left = done + is_done, left + (not is_done)
+                if not is_done:
+                    awaited.add((tag.step, tag.place))
                 jobs = self._jobs.pop((tag.step, tag.place), [])
                 if jobs or (statuses[path] is Status.RUNNING and path not in self._seen):
                     lease = None if path in self._seen else live_lease(path)
                     self._seen.add(path)
                     self.found += _holders(step, lease, jobs, run.id, self._gone, self._now)
-        return ActiveRun(run, steps, done, left)
+        return ActiveRun(run, steps, done, left, frozenset(awaited))
 
     def take_the_rest(self) -> None:
         """Jobs that no registered run has planned."""

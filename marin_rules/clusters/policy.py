@@ -184,8 +184,8 @@ def _decide_without_job(history: History, observation: Observation, absence: Abs
     if observation.now - since < MISSING_SECONDS:
         return Wait(history)
     if history.has_word:
-        return _interrupted(history, f"{_job(history)} was forgotten by {history.title}")
-    return Fail(history, f"{_job(history)} was forgotten by {history.title}")
+        return _interrupted(history, f"{_job(history)} is no longer known to {history.title}")
+    return Fail(history, f"{_job(history)} is no longer known to {history.title}")
 
 
 def _with_restarts(history: History, job: ClusterJob) -> tuple[History, tuple[str, ...]]:
@@ -238,7 +238,7 @@ def _decide_on_good_end(history: History, observation: Observation) -> Succeed |
     history = replace(history, ended_since=since)
     if observation.now - since < SETTLING_SECONDS:
         return Wait(history)
-    return Fail(history, f"{_job(history)} ended well, but the step's status does not say so")
+    return Fail(history, f"{_job(history)} succeeded, but the step's status does not say so")
 
 
 def _is_interruption(history: History, observation: Observation, job: ClusterJob) -> bool:
@@ -266,7 +266,7 @@ def _interrupted(history: History, what: str) -> Again | Fail:
 
 def _too_often(history: History, what: str) -> str:
     most = history.most_interruptions
-    return f"{what}; that happened {history.interruptions} times, and {most} are allowed"
+    return f"{what}; interruptions so far: {history.interruptions}, allowed: {most}"
 
 
 def _count(history: History) -> str:

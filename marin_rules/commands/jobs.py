@@ -174,13 +174,13 @@ def _reap(options: argparse.Namespace, queues: Queues) -> int:
     dead = {active.run.id for active in survey.runs if is_dead_driver(active.run, survey.now)}
     living = {active.run.id for active in survey.runs} - dead
     jobs = queues.live_jobs().jobs
-    found = leftovers(jobs, extras, dead, living, unknown_too=options.unknown)
+    found = leftovers(jobs, extras, dead, living, awaited=survey.awaited, unknown_too=options.unknown)
     for left in found:
         print(f"{left.words}{f' of {left.step}' if left.step else ''}: {left.why}")
     if not found:
         print("nothing is left over")
     elif not options.yes:
-        print("`marin-rules jobs reap --yes` ends all of it; steps that it ends can be run again")
+        print("`marin-rules jobs reap --yes` ends all of them; steps that are ended this way can be run again")
     else:
         queues.cancel([(left.cluster, left.id) for left in found if isinstance(left.what, ClusterJob)])
         for left in found:

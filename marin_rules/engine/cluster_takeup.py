@@ -242,7 +242,9 @@ class TakeUp:
         else:
             track.foreign_job = found
         track.history = track.history.of_next_job(found.id, restarts=found.restarts, is_ours=is_ours)
-        self._notices.tell(f"found  {track.name}: {found.cluster} job {found.id} of {found.tag.run} is at it")
+        self._notices.tell(
+            f"found  {track.name}: {found.cluster} job {found.id} of {found.tag.run} already has this step"
+        )
         return self._info(job, track, found.id)
 
     def _wait_after(self, error: ClusterError, job: Any, track: Track) -> SubmittedJobInfo:

@@ -140,7 +140,7 @@ class JobResources:
             return None
         resources = self._sent_with(step)
         price = self.site.price(resources)
-        return None if price is None else Estimate(step.name, price, resources.get("runtime"), step.tasks or 1)
+        return None if price is None else Estimate(step.name, price, resources.get("runtime") or None, step.tasks or 1)
 
     def refusal(self, step: FrozenStep) -> str | None:
         """Why the cluster would not take the job of a step; None if it may. Known once the DAG is built."""

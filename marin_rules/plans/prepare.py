@@ -129,8 +129,8 @@ def _check_stores(plan: Plan, may_be_unseen: Callable[[], bool]) -> str | None:
         if error.errno == errno.ENOENT or not may_be_unseen():  # There is no such bucket.
             raise
         return (
-            f"{error} So it is not known what is done: all steps are shown as if nothing were, and where the data are"
-            " was taken from the cluster's file alone."
+            f"{error} What is already done is therefore unknown: all steps are shown as new, and the location of the"
+            " data is taken from the cluster's file alone."
         )
     return None
 

@@ -154,7 +154,7 @@ def _problem(error: ValidationError) -> Problem:
         known = list(schema["properties"])
         unknown = next(key for key in value if key not in known)
         return Problem(where, value, f"has an unknown key {unknown_key(unknown, known)}")
-    message = f"is {value!r}"
+    message = f"has the key {value!r}" if "propertyNames" in error.absolute_schema_path else f"is {value!r}"
     if error.validator == "type":
         wanted = expected[0] if isinstance(expected, list) else expected
         message += f"; it must be a {_KINDS.get(wanted, wanted)}, not a {kind(value)}"

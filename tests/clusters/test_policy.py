@@ -165,10 +165,10 @@ def test_a_job_that_is_missing_for_a_minute_is_lost() -> None:
         history = decision.history
     lost = decide(history, Observation(Absence.MISSING, 100.0 + MISSING_SECONDS))
     assert isinstance(lost, Again)
-    assert lost.notices == ("again  model: slurm job 7 was forgotten by Slurm; submitted again (1 of at most 20)",)
+    assert lost.notices == ("again  model: slurm job 7 is no longer known to Slurm; submitted again (1 of at most 20)",)
     alone = decide(replace(history, has_word=False), Observation(Absence.MISSING, 1000.0))
     assert isinstance(alone, Fail)
-    assert (alone.reason, alone.may_retry) == ("slurm job 7 was forgotten by Slurm", True)
+    assert (alone.reason, alone.may_retry) == ("slurm job 7 is no longer known to Slurm", True)
 
 
 def test_a_job_that_comes_back_or_is_hidden_by_silence_is_not_missing() -> None:
@@ -187,7 +187,7 @@ def test_a_status_may_be_seen_late_but_not_too_late() -> None:
     assert in_short(look(first.history, "COMPLETED", now=12.0, task=DONE)) == "succeed"
     late = look(first.history, "COMPLETED", now=10.0 + SETTLING_SECONDS, task=FAILED)
     assert isinstance(late, Fail)
-    assert late.reason == "slurm job 7 ended well, but the step's status does not say so"
+    assert late.reason == "slurm job 7 succeeded, but the step's status does not say so"
 
 
 def test_a_job_that_is_queued_again_after_its_end_has_all_its_time_to_settle_once_more() -> None:
@@ -240,7 +240,7 @@ def test_the_job_that_is_started_again_too_often_is_to_be_ended() -> None:
     decision = look(replace(PLAIN, most_interruptions=0), "PENDING", restarts=1)
     assert isinstance(decision, Fail)
     assert decision.job_lives
-    assert decision.reason == "slurm job 7 was taken off its machine; that happened 1 times, and 0 are allowed"
+    assert decision.reason == "slurm job 7 was taken off its machine; interruptions so far: 1, allowed: 0"
 
 
 @pytest.mark.parametrize(

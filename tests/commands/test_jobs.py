@@ -205,6 +205,35 @@ def test_what_dead_runs_have_left_is_told_and_ended_only_if_asked(
     assert (world.cloud.cancelled, world.cloud.beside) == (["7"], [])
 
 
+def test_a_job_that_a_living_run_has_found_is_not_left_over(
+    world: ActiveWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tag, and that of its slice, name the run that is dead."""
+    dead = world.run("a", "b", driver=dead_here())
+    world.run("a")
+    for number, step in zip("78", dead.steps, strict=True):
+        world.cloud.add(number, tag_of(dead, step))
+        world.cloud.beside.append(Extra(f"z/{number}", f"TPU slice {number}", "ACTIVE", tag_of(dead, step)))
+    assert main(["jobs", "list"]) == 0
+    assert ["driver gone" in line for line in capsys.readouterr().out.splitlines()[1:3]] == [False, True]
+    assert main(["jobs", "reap", "--yes"]) == 0
+    job, its_slice, _ = capsys.readouterr().out.splitlines()
+    assert job.startswith("cloud job 8 (RUNNING)")
+    assert its_slice == f"TPU slice 8 (ACTIVE) of {dead.steps[1].key}: it goes with the job of its step"
+    assert (world.cloud.cancelled, [extra.id for extra in world.cloud.beside]) == (["8"], ["z/7"])
+
+
+def test_a_slice_between_two_jobs_of_a_step_that_is_awaited_is_kept(world: ActiveWorld) -> None:
+    dead = world.run("a", driver=dead_here())
+    world.cloud.beside.append(Extra("z/s", "TPU slice s", "ACTIVE", tag_of(dead, dead.steps[0])))
+    living = world.run("a")
+    assert main(["jobs", "reap", "--yes"]) == 0
+    assert len(world.cloud.beside) == 1
+    world.finish(world.work(living.steps[0]), living.steps[0], Status.SUCCESS)
+    assert main(["jobs", "reap", "--yes"]) == 0
+    assert world.cloud.beside == []
+
+
 def test_nothing_is_ended_on_a_cluster_that_does_not_list_its_jobs(
     world: ActiveWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,8 +92,8 @@ class Calls:
             raise NotFoundError(f"could not {what}: {_reason(error)}") from error
         except (exceptions.Unauthenticated, GoogleAuthError) as error:
             raise RefusedError(
-                f"could not {what}: Google does not know who asks ({_reason(error)}). Run `{LOGIN}`, or"
-                " start the run where a service account is"
+                f"could not {what}: Google does not recognize the caller ({_reason(error)}). Run `{LOGIN}`, or"
+                " start the run on a machine with a service account"
             ) from error
         except exceptions.PermissionDenied as error:
             raise RefusedError(
@@ -149,6 +149,6 @@ def open_client(make: Callable[[], Any]) -> Any:
         raise RefusedError(_NO_CLIENTS) from error
     except DefaultCredentialsError as error:
         raise RefusedError(
-            f"there are no credentials for Google Cloud here: run `{LOGIN}`, or start the run where a service"
-            " account is"
+            f"there are no credentials for Google Cloud here: run `{LOGIN}`, or start the run on a"
+            " machine with a service account"
         ) from error

@@ -31,8 +31,8 @@ from marin_rules.clusters.gcp.job_variables import (
     SCRIPT_VARIABLE,
     SLICES_VARIABLE,
 )
-from marin_rules.clusters.gcp.machine_types import boot_disk_of
-from marin_rules.clusters.gcp.resources import LONGEST_MINUTES
+from marin_rules.clusters.gcp.limits import MOST_AT_ONCE, check_labels, check_resources, check_size
+from marin_rules.clusters.gcp.machine_types import boot_disk_of, machine_type
 from marin_rules.clusters.gcp.site import GcpSite
 from marin_rules.clusters.gcp.slice_order import SliceOrder
 from marin_rules.clusters.protocol import STEP_VARIABLE, JobRequest, RefusedError
@@ -63,6 +63,7 @@ def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> 
     """The definition of the job with this id; `RefusedError` for what Batch would not take."""
     if request.excluded_nodes:
         raise RefusedError(f"machines of Batch have no names to exclude: {', '.join(request.excluded_nodes)}")
+    check_resources(request.resources)
     labels = {
         **site.labels,
         **(names.tag_labels(request.tag) if request.tag is not None else {}),
@@ -72,6 +73,7 @@ def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> 
         **({names.ARRAY: "true"} if request.elements is not None else {}),
         **_accelerator_label(request.resources),
     }
+    check_labels(labels)
     definition = {
         "taskGroups": [_task_group(request, site, job, labels)],
         "allocationPolicy": _allocation(request.resources, site, labels),
@@ -89,6 +91,7 @@ def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> 
 
 def check_request(request: JobRequest, site: GcpSite) -> None:
     """`RefusedError` for what Batch would not take."""
+    check_size(request.resources)
     job_definition(request, site, names.job_id(request.name, request.name, 1), "anybody")
 
 
@@ -107,14 +110,14 @@ def _task_group(request: JobRequest, site: GcpSite, job: str, labels: Mapping[st
     }
     minutes = resources.get("runtime")
     if minutes:
-        spec["maxRunDuration"] = f"{_checked_minutes(minutes) * 60}s"
+        spec["maxRunDuration"] = f"{minutes * 60}s"
     group: dict[str, Any] = {"taskSpec": spec, "taskCountPerNode": "1"}
     if elements is None:
         machines = str(resources.get("nodes") or 1)
         # All at once: each waits for the others.
         return {**group, "taskCount": machines, **({"parallelism": machines} if machines != "1" else {})}
     if request.at_once is not None:
-        group["parallelism"] = str(request.at_once)
+        group["parallelism"] = str(min(request.at_once, MOST_AT_ONCE))
     if is_gapless(elements):
         return {**group, "taskCount": str(len(elements))}
     return {**group, "taskEnvironments": [{"variables": {ELEMENT_VARIABLE: str(element)}} for element in elements]}
@@ -129,7 +132,7 @@ def _runnable(request: JobRequest, site: GcpSite) -> dict[str, Any]:
     minutes = request.resources.get("runtime")
     lines = [f'export {NODE_VARIABLE}="$(hostname)"']
     if minutes:
-        lines.append(f"export {DEADLINE_VARIABLE}=$(($(date +%s) + {_checked_minutes(minutes) * 60}))")
+        lines.append(f"export {DEADLINE_VARIABLE}=$(($(date +%s) + {minutes * 60}))")
     lines += [f"cd {shlex.quote(request.folder)} || exit", request.script]
     text = "\n".join(lines)
     image = request.resources.get("gcp_image") or site.image
@@ -231,7 +234,11 @@ def _shared_out(request: JobRequest, site: GcpSite) -> tuple[dict[str, str], dic
 def _compute_resource(resources: Mapping[str, Any]) -> dict[str, str]:
     if resources.get("gcp_tpu"):
         return {"cpuMilli": "1000"}  # The rest is for the hosts of its slices.
-    found = {"cpuMilli": _times(resources.get("cpus_per_task"), 1000), "memoryMib": resources.get("mem_mb")}
+    memory, machine = resources.get("mem_mb"), machine_type(str(resources.get("gcp_machine_type")))
+    if memory and machine is not None:
+        # A later attempt asks for more, and a profile may have named the machine.
+        memory = min(memory, machine.memory_mb)
+    found = {"cpuMilli": _times(resources.get("cpus_per_task"), 1000), "memoryMib": memory}
     return {name: str(value) for name, value in found.items() if value}
 
 
@@ -278,9 +285,3 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _times(number: int | None, factor: int) -> int | None:
     return None if number is None else number * factor
-
-
-def _checked_minutes(minutes: int) -> int:
-    if minutes > LONGEST_MINUTES:
-        raise RefusedError(f"Batch ends every job after 14 days: ask for less than {minutes} minutes")
-    return minutes

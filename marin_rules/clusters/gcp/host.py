@@ -31,7 +31,7 @@ from marin_rules.process import ThisProcess
 from marin_rules.storage.objects.growing import GrowingObject
 from marin_rules.storage.patience import patiently
 
-REBOOTED = "its machine was started again"
+REBOOTED = "its machine rebooted"
 TIME_LIMIT = "the step's time limit was reached"
 
 _ENDING_LOOK_SECONDS = 0.2
@@ -82,7 +82,9 @@ class Host:
                 self._watch(self._running, order, is_orphan)
             if self._running is None:
                 if is_orphan:
-                    _print(f"the step's worker has said nothing for {self._pace.orphaned:.0f} s: this machine ends")
+                    _print(
+                        f"the step's worker has said nothing for {self._pace.orphaned:.0f} s: this machine shuts down"
+                    )
                     if self._abandon is not None:
                         self._abandon()
                     return os.EX_TEMPFAIL

@@ -84,7 +84,7 @@ def judge(ends: Sequence[HostEnd], names: Mapping[int, str]) -> Verdict | None:
     first = (broken or causes or failed)[0]
     why = f": {first.reason}" if first.reason else ""
     others = len(failed) - 1
-    after = f"; {others} {'other' if others == 1 else 'others'} ended after it" if others else ""
+    after = f"; {others} {'other' if others == 1 else 'others'} failed after it" if others else ""
     where = f" on {names[first.rank]}" if names.get(first.rank) else ""
-    text = f"rank {first.rank}{where} ended first, with exit code {first.code}{why}{after}"
+    text = f"rank {first.rank}{where} failed first, with exit code {first.code}{why}{after}"
     return Verdict(first.rank, text, bool(broken))

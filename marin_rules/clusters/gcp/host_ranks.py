@@ -21,7 +21,7 @@ from marin_rules.storage.explain import UnansweredError
 from marin_rules.storage.objects.store import ObjectVersion
 
 MOST_LOSSES = 20
-"""How often the machines of a step may be lost, and be had again, in one job of it."""
+"""How often the machines of a step may be lost and replaced in one job of it."""
 
 MOST_BARREN = 3
 """How often in a row not one of them may come up, before it is taken for a mistake in what they are told to run."""
@@ -98,10 +98,10 @@ class HostRanks:
         self._barren = self._barren + 1 if round.is_barren else 0
         self._machines.replace(str(found.problem))
         if self._barren >= MOST_BARREN:
-            problem = f"{found.problem}; so it was {self._barren} times in a row, on other machines each time"
+            problem = f"{found.problem}; this happened {self._barren} times in a row, on different machines"
             return replace(found, problem=problem, lost_machines=False)
         if self._losses > MOST_LOSSES:
-            problem = f"{found.problem}; that happened {self._losses} times, and {MOST_LOSSES} are allowed"
+            problem = f"{found.problem}; losses so far: {self._losses}, allowed: {MOST_LOSSES}"
             return replace(found, problem=problem, lost_machines=False)
         return found
 
@@ -109,7 +109,7 @@ class HostRanks:
         facts = dict(self._machines.facts)
         if self._losses:
             facts["losses"] = self._losses
-            facts["machines"] = f"{facts.get('machines', 'machines')}, lost and had again {_times(self._losses)},"
+            facts["machines"] = f"{facts.get('machines', 'machines')} (lost and replaced {_times(self._losses)})"
         return facts
 
     def close(self) -> None:
@@ -302,7 +302,7 @@ class _Round:
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _numbers(ranks: list[int]) -> str:

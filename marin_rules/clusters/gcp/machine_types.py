@@ -193,6 +193,15 @@ def machine_type(name: str) -> MachineType | None:
     return _BY_NAME.get(name)
 
 
+def attached_gpus(name: str) -> dict[str, tuple[int, ...]]:
+    """What may be attached to a machine type: kinds of GPUs, and how many of each."""
+    found: dict[str, tuple[int, ...]] = {}
+    for machine in chain(*_GPU_MACHINES.values()):
+        if machine.name == name and machine.attached and machine.gpu is not None:
+            found[machine.gpu] = (*found.get(machine.gpu, ()), machine.gpus)
+    return found
+
+
 def boot_disk_of(machine_type: str) -> str:
     """What kind of disk a machine type boots from, also one that is not in the table."""
     known = _BY_NAME.get(machine_type)

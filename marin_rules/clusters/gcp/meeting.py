@@ -184,5 +184,8 @@ def _read(url: str) -> tuple[dict[str, Any], ObjectVersion] | None:
     found = patiently(lambda: open_objects(url).read(url))
     if found is None:
         return None
-    fields: dict[str, Any] = json.loads(found.data)
+    try:
+        fields: dict[str, Any] = json.loads(found.data)
+    except RecursionError as error:  # Of brackets alone, say: nobody's word.
+        raise ValueError(str(error)) from error
     return fields, found.version

@@ -99,7 +99,9 @@ def about_account(
     if not may_act:
         return Check(what, Verdict.MISSING, f"{member} may not start jobs that act as it", command)
     if isinstance(is_disabled, Unanswered):
-        return Check(what, Verdict.OK, f"jobs may act as it; whether it is enabled was not told ({is_disabled.why})")
+        return Check(
+            what, Verdict.OK, f"jobs may act as it; whether it is enabled could not be checked ({is_disabled.why})"
+        )
     return Check(what, Verdict.OK)
 
 
@@ -257,4 +259,6 @@ def about_tpu_runtime(zone: str, wanted: str, offered: Sequence[str] | Unanswere
     if wanted in offered:
         return Check(what, Verdict.OK)
     alike = [version for version in offered if version.startswith(wanted.rpartition("-")[0] or wanted)]
-    return Check(what, Verdict.MISSING, f"alike are {', '.join(alike)}" if alike else "it is not offered", command)
+    return Check(
+        what, Verdict.MISSING, f"similar ones are {', '.join(alike)}" if alike else "it is not offered", command
+    )

@@ -1,6 +1,6 @@
 """Google's services without a light client, over REST: Compute Engine, IAM, Resource Manager and their like.
 
-Only looked at, and by people who wait: a request is tried again for a short while, then its trouble is told.
+Only looked at, and by people who wait: a request is tried again for a short while, then its trouble is reported.
 """
 
 from __future__ import annotations
@@ -53,12 +53,21 @@ class Rest:
             try:
                 response = self._session.request(timeout=timeout, **request)
             except RequestException as error:
-                raise exceptions.ServiceUnavailable(str(error)) from error
+                raise exceptions.ServiceUnavailable(f"no answer ({_cause(error)})") from error
             if not response.ok:
                 raise exceptions.from_http_response(response)
             return response.json()
 
         return retry(once)()
+
+
+def _cause(error: BaseException) -> str:
+    """What the system says of a connection, without the request and all the layers that repeat it."""
+    causes = [error]
+    while (next_one := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(next_one)
+    words = [found.strerror for found in causes if isinstance(found, OSError) and found.strerror]
+    return words[-1] if words else type(error).__name__
 
 
 def _open_session(project: str, *, is_emulated: bool) -> tuple[Any, str]:
@@ -79,7 +88,9 @@ def _open_session(project: str, *, is_emulated: bool) -> tuple[Any, str]:
         try:
             credentials.refresh(Request())
         except GoogleAuthError as error:
-            raise RefusedError(f"the credentials for Google Cloud here are not good: {error}. Run `{LOGIN}`") from error
+            raise RefusedError(
+                f"the credentials for Google Cloud here are not valid: {error}. Run `{LOGIN}`"
+            ) from error
         account = getattr(credentials, "service_account_email", None)
         person = getattr(credentials, "account", None) or "YOU"
         return AuthorizedSession(credentials), f"serviceAccount:{account}" if account else f"user:{person}"

@@ -28,6 +28,6 @@ def fetch_secret(place: str, calls: Calls | None = None) -> str:
         ) from error
     except (KeyError, ValueError) as error:
         # Its text may quote what was answered.
-        raise RefusedError(f"cannot read the secret {place}: {type(error).__name__}; it has to be text") from None
+        raise RefusedError(f"cannot read the secret {place}: {type(error).__name__}; its value must be text") from None
     finally:
         rest.close()

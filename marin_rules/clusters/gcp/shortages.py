@@ -42,7 +42,9 @@ def advice_about(reason: str) -> str | None:
             " other machines, or leave out preemptible=True"
         )
     if code.startswith("CODE_"):
-        return "it gets no machines until this is mended; `gcloud batch jobs describe` has all that Google says of it"
+        return (
+            "it gets no machines until this is fixed; `gcloud batch jobs describe` shows all that Google says about it"
+        )
     return None
 
 
@@ -51,7 +53,7 @@ def _about_missing_slice(reason: str) -> str | None:
         return None
     if _IN_A_QUEUE.search(reason):
         return f"if that lasts, {MORE_SLICES}"
-    return advice_about_slice(reason) or "its worker tries again; `marin-rules jobs logs` has all that it was told"
+    return advice_about_slice(reason) or "its worker keeps trying; `marin-rules jobs logs` shows the answers it got"
 
 
 def _about_quota(reason: str) -> str:
@@ -61,8 +63,8 @@ def _about_quota(reason: str) -> str:
         where = f" in {found['region']}" if found["region"] else ""
         what = f"the quota {found['name']} of the project, {float(found['limit']):g}{where},"
     return (
-        f"{what} is used up: it starts once other machines have ended, or never if it alone asks for more; ask for more"
-        f" at {_QUOTAS}"
+        f"{what} is used up: the job starts once other machines have ended, or never if it needs more than"
+        f" that on its own; request more at {_QUOTAS}"
     )
 
 

@@ -308,8 +308,8 @@ def read_site(name: str) -> GcpSite | None:
             f" {', '.join(machine_types.SERIES)}"
         )
     tpus = read_tpus(block.get("tpus") or {}, plain.runtime, plain.max_runtime, path, regions)
-    for supply in tpus.values():
-        _check_minutes(supply.runtime, supply.max_runtime, path)
+    for generation, tpu in tpus.items():
+        _check_minutes(tpu.runtime, tpu.max_runtime, f"{path}: gcp.tpus.{generation}")
     plain_keys = ("project", "network", "subnetwork", "external_address", "service_account", "image", "boot_image")
     return GcpSite(
         name=name,
@@ -333,10 +333,10 @@ def _gpus(
         names = machine_types.gpu_names(variant)
         if not names:
             raise SettingsError(
-                f"cluster file {path}: gcp.gpus: {variant!r} is no GPU of Compute Engine that is known here; write one"
-                f" of {', '.join(machine_types.GPU_NAMES)}"
+                f"cluster file {path}: gcp.gpus: {variant!r} is not a GPU of Compute Engine that is known here; write"
+                f" one of {', '.join(machine_types.GPU_NAMES)}"
             )
-        found |= {name: _supply(entry or {}, base, path, regions) for name in names}
+        found |= {name: _supply(entry or {}, base, path, regions, f"gcp.gpus.{variant}") for name in names}
     return found
 
 
@@ -352,21 +352,22 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 """How the value of each key of a supply is converted."""
 
 
-def _supply(given: Mapping[str, Any], base: Supply, path: Path, regions: tuple[str, ...]) -> Supply:
-    """What is given, and for the rest what holds for all."""
+def _supply(given: Mapping[str, Any], base: Supply, path: Path, regions: tuple[str, ...], key: str = "gcp") -> Supply:
+    """What is given under this key, and for the rest what holds for all."""
     supply = replace(base, **{key: read(given[key]) for key, read in _READ.items() if given.get(key) is not None})
     outside = [zone for zone in supply.zones if zone.rpartition("-")[0] not in regions]
     if outside:
         raise SettingsError(
             f"cluster file {path}: the zones {', '.join(outside)} are in none of gcp.regions, {', '.join(regions)}"
         )
-    _check_minutes(supply.runtime, supply.max_runtime, path)
+    _check_minutes(supply.runtime, supply.max_runtime, f"{path}: {key}")
     return supply
 
 
-def _check_minutes(runtime: int | None, max_runtime: int, path: Path) -> None:
-    if max(runtime or 0, max_runtime) > LONGEST_MINUTES:
-        raise SettingsError(f"cluster file {path}: Batch ends every job after 14 days; write less as its runtime")
+def _check_minutes(runtime: int | None, max_runtime: int, where: str) -> None:
+    for key, minutes in (("runtime", runtime or 0), ("max_runtime", max_runtime)):
+        if minutes > LONGEST_MINUTES:
+            raise SettingsError(f"cluster file {where}.{key}: Batch ends every job after 14 days; write less")
 
 
 def _region_of(zone: str, step: str) -> str:

@@ -59,7 +59,7 @@ def slice_number_in(environment: Mapping[str, str], slice_id: str) -> int:
     number = environment.get("MEGASCALE_SLICE_ID") or (last if name == slice_id else "")
     if not number.isdecimal():
         raise ClusterError(
-            f"the metadata server does not tell which slice of {slice_id} this machine belongs to: tpu-env has neither"
+            f"the metadata server does not say which slice of {slice_id} this machine belongs to: tpu-env has neither"
             " MEGASCALE_SLICE_ID nor a NODE_ID of that name"
         )
     return int(number)
@@ -68,7 +68,9 @@ def slice_number_in(environment: Mapping[str, str], slice_id: str) -> int:
 def _required(name: str) -> str:
     value = attribute(name)
     if not value:
-        raise ClusterError(f"the metadata server of this machine does not tell {name}: it is no host of a TPU slice")
+        raise ClusterError(
+            f"the metadata server of this machine does not report {name}: it is not a host of a TPU slice"
+        )
     return value
 
 

@@ -122,7 +122,7 @@ class SliceMachines:
             if found is not None or stopped():
                 return found
             pause = pause_seconds(rounds) * self._factor
-            say(f"no TPU slice is to be had now; all offers are tried again in {pause:.0f} s")
+            say(f"no TPU slice is available now; all offers will be tried again in {pause:.0f} s")
             if _sleep(pause, stopped):
                 return None
         return None
@@ -157,10 +157,10 @@ class SliceMachines:
             word = self._patiently(partial(self._slices.look, found.zone, found.id))
             is_live = word is not None and word.state in (SliceState.WAITING, SliceState.READY)
             if is_live and request is not None and self._current is None and found.id not in self._given_up:
-                self._say(f"TPU slice {found.id} in {found.zone} is there already, and is used again")
+                self._say(f"TPU slice {found.id} in {found.zone} exists already and is used again")
                 self._current, self._ready_at = request, float("-inf")
             else:
-                self._say(f"TPU slice {found.id} in {found.zone} is left over ({found.state}): deleted")
+                self._say(f"TPU slice {found.id} in {found.zone} is left over ({found.state}) and will be deleted")
                 self._delete(found.zone, found.id)
 
     def _left_over(self, stopped: Callable[[], bool]) -> list[FoundSlice]:
@@ -204,7 +204,7 @@ class SliceMachines:
             # It may be there all the same, and come later, at somebody's cost.
             self._delete(offer.zone, request.id)
             return []
-        self._say(f"TPU slice {request.id} ({offer.words}) is asked for")
+        self._say(f"TPU slice {request.id} ({offer.words}) was requested")
         self._current, self._ready_at = request, None
         return []
 
@@ -220,14 +220,14 @@ class SliceMachines:
                     self._ready_at = self._ready_at or time.monotonic()
                     return True
                 if word.state is not SliceState.WAITING:
-                    self._give_up(f"was not to be had: {_with_advice(word.reason)}", is_zones_fault=True)
+                    self._give_up(f"was not available: {_with_advice(word.reason)}", is_zones_fault=True)
                     return False
                 if word.reason != told:
                     told = word.reason
-                    self._say(f"TPU slice {request.id} is {told}; it is waited for {limit:.0f} s at most")
+                    self._say(f"TPU slice {request.id} is {told}; waiting for at most {limit:.0f} s")
                     self._notice.say(no_slice(f"{request.offer.words}: {told}"))
             if time.monotonic() > give_up_at:
-                why = f"was still {told or 'not to be seen'} after {limit:.0f} s: {MORE_SLICES}"
+                why = f"was still {told or 'not visible'} after {limit:.0f} s: {MORE_SLICES}"
                 self._give_up(why, is_zones_fault=True)
                 return False
             _sleep(_LOOK_SECONDS * self._factor, stopped)
@@ -276,7 +276,7 @@ class SliceMachines:
     def _delete(self, zone: str, slice_id: str) -> None:
         if self._patiently(partial(self._slices.delete, zone, slice_id), default=False) is False:
             self._say(
-                f"could not delete TPU slice {slice_id} in {zone}; its hosts do so themselves after a while, or:"
+                f"could not delete TPU slice {slice_id} in {zone}; its hosts will do so after a while, or run:"
                 f" gcloud compute tpus queued-resources delete {slice_id} --zone={zone} --force --quiet"
             )
 
@@ -317,7 +317,7 @@ class ZoneMemory:
             found = patiently(lambda: open_objects(self._url).read(self._url))
             fields = [] if found is None else json.loads(found.data)
             return [ZoneFailure(str(zone), float(moment)) for zone, moment in fields]
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return []
 
     def note(self, zone: str) -> None:

@@ -1,7 +1,8 @@
 """What the worker of a TPU step waits for, for whoever looks at its job: Batch knows no more than that the job runs.
 
 One small object in the bucket, beside the words of worker and hosts. It is for people: a store that does not answer, or
-a word that cannot be read, is none.
+a word that cannot be read, is none. Others may write to the bucket: of what they leave there no more is read than a
+worker would have written, and nothing that would change what a terminal shows.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ import json
 from contextlib import suppress
 
 from marin_rules.storage.objects.open import open_objects
+
+_LARGEST_BYTES = 16_384
+_LONGEST = 1000
+"""Characters of a reason: Google's own are a few hundred."""
 
 
 class SliceNotice:
@@ -25,7 +30,7 @@ class SliceNotice:
         """Why the step has no slice; empty once it has one."""
         if reason == self._said:
             return
-        data = json.dumps({"job": self._job, "reason": reason}).encode()
+        data = json.dumps({"job": self._job, "reason": _shown(reason)}).encode()
         with suppress(OSError):
             open_objects(self._url).put(self._url, data)
             self._said = reason
@@ -33,8 +38,13 @@ class SliceNotice:
     def read(self) -> str:
         """What was said last, in this very job."""
         try:
-            found = open_objects(self._url).read(self._url)
-            fields = {} if found is None else json.loads(found.data)
-            return str(fields["reason"]) if fields.get("job") == self._job else ""
-        except (OSError, ValueError, AttributeError, KeyError):
+            data = open_objects(self._url).read_part(self._url, 0, _LARGEST_BYTES)
+            fields = json.loads(data or b"{}")
+            return _shown(str(fields["reason"])) if fields.get("job") == self._job else ""
+        except (OSError, ValueError, AttributeError, KeyError, RecursionError):
             return ""
+
+
+def _shown(reason: str) -> str:
+    """A line that a terminal can show."""
+    return "".join(letter if letter.isprintable() else " " for letter in reason[:_LONGEST])

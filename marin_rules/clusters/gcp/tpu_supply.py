@@ -80,7 +80,7 @@ def read_tpus(
         generation = _ALIASES.get(name, name)
         if generation not in RUNTIME_VERSIONS:
             raise SettingsError(
-                f"cluster file {path}: gcp.tpus: {name!r} is no generation of TPUs that is known here; write one of"
+                f"cluster file {path}: gcp.tpus: {name!r} is not a generation of TPUs that is known here; write one of"
                 f" {', '.join(RUNTIME_VERSIONS)}"
             )
         if not (entry or {}).get("zones"):

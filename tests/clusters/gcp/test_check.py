@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from marin_rules.checks import Check, Verdict
 from marin_rules.clusters.gcp import check as checking
 from marin_rules.clusters.gcp.calls import Calls
 from marin_rules.clusters.gcp.check import check_site
+from marin_rules.clusters.gcp.rest import Rest
 from marin_rules.clusters.gcp.site import GcpSite
-from marin_rules.clusters.protocol import WantedMachines
+from marin_rules.clusters.protocol import BusyError, WantedMachines
 from marin_rules.commands.main import main
 from marin_rules.machines import MachineRequest
 from marin_rules.resources import ResourceConfig
@@ -145,6 +147,15 @@ def test_what_cannot_be_asked_is_not_called_missing(rest: RestServer, site: Call
 
 
 @pytest.mark.usefixtures("gcs_here")
+def test_a_service_that_cannot_be_reached_is_named_in_a_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_REST_EMULATOR_HOST", "127.0.0.1:1")
+    with (
+        closing(Rest("emulated", Calls(retry_seconds=0.01))) as rest,
+        pytest.raises(BusyError, match=r"^could not ask iam about v1/x: no answer \(Connection refused\)$"),
+    ):
+        rest.get("iam", "v1/x", [("names", "a long list")])
+
+
 def test_the_account_of_a_file_that_names_none_is_the_project_s_own(
     rest: RestServer, site: Callable[[str], GcpSite]
 ) -> None:

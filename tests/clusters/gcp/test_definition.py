@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marin_rules.clusters.gcp.allocation import allocation_from
-from marin_rules.clusters.gcp.definition import job_definition
+from marin_rules.clusters.gcp.definition import check_request, job_definition
 from marin_rules.clusters.gcp.meeting import Meeting
 from marin_rules.clusters.gcp.names import tag_of
 from marin_rules.clusters.gcp.offers import Offer
@@ -123,7 +123,10 @@ def test_networks_accounts_images_and_labels_are_those_of_the_file() -> None:
             {"gcp_machine_type": "n4-standard-4", "gcp_gpu": None},
             {"bootDisk": {"sizeGb": "40", "type": "hyperdisk-balanced"}},
         ),
-        ({"gcp_gpu": "nvidia-tesla-t4:2"}, {"accelerators": [{"type": "nvidia-tesla-t4", "count": "2"}]}),
+        (
+            {"gcp_machine_type": "n1-standard-4", "gcp_gpu": "nvidia-tesla-t4:2"},
+            {"accelerators": [{"type": "nvidia-tesla-t4", "count": "2"}]},
+        ),
         (
             {"gcp_provisioning": "RESERVATION_BOUND", "gcp_reservation": "lab"},
             {"provisioningModel": "RESERVATION_BOUND", "reservation": "lab"},
@@ -207,12 +210,60 @@ def test_a_file_of_this_machine_is_not_passed_on() -> None:
             "a job in us-central1 cannot have machines in us-east1-b",
         ),
         ({"resources": {**RESOURCES, "runtime": 15 * 24 * 60}}, "14 days"),
+        ({"resources": {**RESOURCES, "runtime": 0}}, "runtime=0 is no time limit"),
+        ({"resources": {**RESOURCES, "gcp_provisioning": "CHEAP"}}, "gcp_provisioning=CHEAP is not known to Batch"),
+        ({"resources": {**RESOURCES, "gcp_region": "mars"}}, "gcp_region=mars is not a region"),
+        ({"resources": {**RESOURCES, "gcp_image": "an image"}}, "'an image' is not the name of an image"),
+        ({"resources": {**RESOURCES, "disk_mb": 65 << 20}}, "no machine has a boot disk of 66560G"),
+        ({"resources": {**RESOURCES, "gcp_gpu": "nvidia-l4:1"}}, "cannot have 1 nvidia-l4; it has no GPUs"),
+        (
+            {"resources": {**RESOURCES, "gcp_machine_type": "g2-standard-12", "gcp_gpu": "nvidia-l4:3"}},
+            "cannot have 3 nvidia-l4; it has 1 nvidia-l4:",
+        ),
+        (
+            {"resources": {**RESOURCES, "gcp_machine_type": "n1-standard-8", "gcp_gpu": "nvidia-tesla-t4:3"}},
+            "cannot have 3 nvidia-tesla-t4; it has 1 nvidia-tesla-t4 or 2 nvidia-tesla-t4 or",
+        ),
+        ({"resources": {**RESOURCES, "gcp_gpu": "nvidia-l4:all"}}, "names no number of GPUs"),
         ({"variables": {"X": "x" * 1_000_001}}, "Batch takes 1,000,000"),
     ],
 )
 def test_what_batch_would_refuse_is_refused_first(change: dict[str, Any], words: str) -> None:
     with pytest.raises(RefusedError, match=words):
         define(replace(REQUEST, **change))
+
+
+def test_more_labels_than_google_takes_are_refused() -> None:
+    labels = {f"label-{number}": "x" for number in range(60)}
+    with pytest.raises(RefusedError, match=r"64 labels, and this one would have 6\d, .* gcp.labels"):
+        define(site=replace(SITE, labels=labels))
+    define(site=replace(SITE, labels=dict(list(labels.items())[:40])))
+
+
+def test_a_machine_that_a_profile_names_has_to_be_large_enough_at_first() -> None:
+    small = {**RESOURCES, "gcp_machine_type": "e2-standard-2"}
+    for resources, words in (
+        (small, "e2-standard-2 has 2 cores and 8G, but the job asks for 4 and 16G"),
+        ({**small, "mem_mb": 8192}, "asks for 4 and 8G"),
+    ):
+        with pytest.raises(RefusedError, match=words):
+            check_request(replace(REQUEST, resources=resources), SITE)
+    check_request(replace(REQUEST, resources={**small, "mem_mb": 8192, "cpus_per_task": 2}), SITE)
+
+
+def test_a_later_attempt_gets_all_the_memory_of_a_machine_that_a_profile_names() -> None:
+    found = define(replace(REQUEST, resources={**RESOURCES, "mem_mb": 2 * 16384}))
+    assert group(found)["taskSpec"]["computeResource"]["memoryMib"] == "16384"
+
+
+def test_no_more_tasks_run_at_once_than_batch_takes() -> None:
+    request = replace(REQUEST, elements=range(6000), at_once=6000, tag=TAG)
+    assert group(define(request))["parallelism"] == "5000"
+
+
+@pytest.mark.parametrize("resources", [{}, {"gcp_machine_type": "x5-tiny-1", "gcp_gpu": "nvidia-x:3"}])
+def test_what_nobody_here_knows_is_left_to_google(resources: dict[str, Any]) -> None:
+    check_request(replace(REQUEST, resources={**resources, "mem_mb": 1 << 20, "runtime": None}), SITE)
 
 
 @pytest.mark.parametrize(

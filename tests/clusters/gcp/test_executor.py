@@ -129,7 +129,7 @@ def test_too_many_preemptions_are_the_end(world: BatchWorld, batch: BatchEmulato
         batch.preempt(created(batch)[-1])
         wait(driver.look, lambda names, count=count: len(created(batch)) > count or not names)
     assert driver.results == ([], ["train"])
-    assert "that happened 2 times, and 1 are allowed" in driver.failures[0]
+    assert "interruptions so far: 2, allowed: 1" in driver.failures[0]
 
 
 def test_a_cancelled_run_leaves_nothing_running(world: BatchWorld, batch: BatchEmulator) -> None:
@@ -222,7 +222,7 @@ def test_a_job_that_somebody_deletes_is_submitted_again_after_a_while(world: Bat
 
     wait(again, lambda count: count == 2)
     assert over(driver) == (["train"], [])
-    assert any("was forgotten by Google Batch" in line for line in driver.said)
+    assert any("is no longer known to Google Batch" in line for line in driver.said)
 
 
 def test_a_job_that_ends_well_without_its_status_is_a_failure(world: BatchWorld, batch: BatchEmulator) -> None:
@@ -235,7 +235,7 @@ def test_a_job_that_ends_well_without_its_status_is_a_failure(world: BatchWorld,
         return driver.failures
 
     wait(ended, bool)
-    assert "ended well, but the step's status does not say so" in driver.failures[0]
+    assert "succeeded, but the step's status does not say so" in driver.failures[0]
 
 
 def test_a_minute_without_answers_changes_nothing(world: BatchWorld, batch: BatchEmulator) -> None:

@@ -47,10 +47,10 @@ def test_nobody_failed() -> None:
 @pytest.mark.parametrize(
     ("ends", "text"),
     [
-        ([OWN], "rank 1 on t1 ended first, with exit code 3"),
-        ([OWN, LOST_PEER], "rank 1 on t1 ended first, with exit code 3; 1 other ended after it"),
-        ([OWN, LOST_PEER, WELL, LOST_PEER], "rank 1 on t1 ended first, with exit code 3; 2 others ended after it"),
-        ([REBOOT], "rank 3 ended first, with exit code 1: its machine was started again"),
+        ([OWN], "rank 1 on t1 failed first, with exit code 3"),
+        ([OWN, LOST_PEER], "rank 1 on t1 failed first, with exit code 3; 1 other failed after it"),
+        ([OWN, LOST_PEER, WELL, LOST_PEER], "rank 1 on t1 failed first, with exit code 3; 2 others failed after it"),
+        ([REBOOT], "rank 3 failed first, with exit code 1: its machine rebooted"),
     ],
 )
 def test_in_the_words_of_people(ends: list[HostEnd], text: str) -> None:

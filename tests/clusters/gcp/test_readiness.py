@@ -178,7 +178,7 @@ def test_tpus_of_a_zone(wanted: str, offered: Sequence[str] | Unanswered, verdic
     ("wanted", "offered", "verdict", "detail"),
     [
         ("v2-alpha-tpuv6e", ["v2-alpha-tpuv6e"], OK, ""),
-        ("v2-alpha-tpuv7", ["tpu-vm-base", "v2-alpha-tpuv6e"], MISSING, "alike are v2-alpha-tpuv6e"),
+        ("v2-alpha-tpuv7", ["tpu-vm-base", "v2-alpha-tpuv6e"], MISSING, "similar ones are v2-alpha-tpuv6e"),
         ("nothing", ["tpu-vm-base"], MISSING, "it is not offered"),
         ("v2-alpha-tpuv6e", SILENT, UNKNOWN, "no answer"),
     ],

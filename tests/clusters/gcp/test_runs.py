@@ -14,8 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
+from google.cloud import tpu_v2
 
 from support.cloud import CLOUD_FILE, Cloud
+from support.emulators.batch.clients import batch_client
+from support.emulators.tpu.clients import tpu_client
 from support.lab import REPOSITORY, Lab
 from support.skewed_python import skewed_python
 
@@ -102,7 +105,7 @@ def test_the_tutorial_runs_on_batch_and_tpus_and_survives_a_preemption(cloud: Cl
     report = lab.folder / "report.html"
     assert cloud.run("--report", str(report), experiment=TUTORIAL).code == 0
     overview = (lab.folder / ".snakemake" / "marin-rules" / "report" / "overview.html").read_text()
-    assert f"TPU v4-128, lost and had again 2 times, in us-central2-b (gcp job {ran['job_id']})" in overview
+    assert f"TPU v4-128 (lost and replaced twice) in us-central2-b (gcp job {ran['job_id']})" in overview
     assert re.search(r"about \$\d", overview)
     line = cloud.info("cluster/line")["run"]["gcp"]
     assert re.search(rf" in us-central1-\w \(gcp job {line['job_id']}\)", overview)
@@ -130,9 +133,9 @@ def test_a_worker_that_is_lost_leaves_its_slice_to_the_next_and_a_host_that_rebo
     assert len(cloud.jobs()) == 2
     assert len(cloud.slices()) == 2
     log = cloud.file("train", ".executor_log")
-    assert f"TPU slice {slice_id} in us-central2-b is there already, and is used again" in log
+    assert f"TPU slice {slice_id} in us-central2-b exists already and is used again" in log
     assert "rank 0 on 127.1." in log
-    assert "ended first, with exit code 1: its machine was started again" in log
+    assert "failed first, with exit code 1: its machine rebooted" in log
     written = int(cloud.began()[0].rpartition("-")[2]) / 1e9
     assert written < time.time() - 3000, "the host's clock was right"
     code = cloud.gcs.get("bucket", cloud.began()[0])
@@ -157,6 +160,28 @@ def test_a_slice_that_is_waited_for_is_told_of_and_ctrl_c_leaves_nothing_that_ru
     assert result.code != 0
     lab.wait_until(cloud.is_empty, "the end of everything")
     assert cloud.file("train", ".executor_status") == "CANCELLED"
+
+
+def test_a_slice_that_somebody_deletes_is_replaced_and_a_job_that_somebody_cancels_takes_its_slice_along(
+    cloud: Cloud, lab: Lab
+) -> None:
+    run = cloud.start("--retries", "0", experiment=lab.experiment(ON_A_SLICE))
+    run.wait_for(cloud.began, "the step on its host")
+    [first] = cloud.slices()
+    place = "projects/emulated/locations/us-central2-b/queuedResources"
+    request = tpu_v2.DeleteQueuedResourceRequest(name=f"{place}/{first}", force=True)
+    tpu_client(cloud.tpu).delete_queued_resource(request)
+    run.wait_for(lambda: len(cloud.began()) == 2, "the step on another slice")
+    [job] = cloud.jobs()
+    batch_client(cloud.batch).cancel_job(name=f"projects/emulated/locations/us-central1/jobs/{job}")
+    result = run.wait(120)
+    assert result.code == 1
+    assert "0 done, 1 stopped, 0 not run" in result.output
+    assert cloud.file("train", ".executor_status") == "CANCELLED"
+    assert (len(cloud.jobs()), len(cloud.slices())) == (1, 2)
+    assert f"TPU slice {first} in us-central2-b was lost: " in cloud.file("train", ".executor_log")
+    assert cloud.is_empty()
+    assert cloud.commits() == {"train": 0}
 
 
 def test_a_driver_that_was_killed_costs_nothing_and_the_next_one_goes_on(cloud: Cloud, lab: Lab) -> None:
@@ -214,7 +239,7 @@ def test_a_dry_run_needs_no_credentials(lab: Lab, tmp_path: Path) -> None:
         env={**nowhere, "CLOUDSDK_CONFIG": "/nonexistent", "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"},
     )
     assert result.code == 0, result.output
-    assert "So it is not known what is done" in result.output
+    assert "What is already done is therefore unknown" in result.output
     assert "-> gcp: TPU v4-128, Spot, us-central2-b" in result.output
 
 

@@ -201,12 +201,20 @@ def test_what_there_is_not_is_refused_with_what_there_is(site: Reader, asked: Ma
         ("gcp: {project: p, regions: [us-central1], zone: x}", "unknown key 'zone'"),
         ("gcp: {project: p, regions: [us-central1], zones: [us-east1-b]}", "us-east1-b are in none of gcp.regions"),
         ("gcp: {project: p, regions: [us-central1], machine_series: z9}", "'z9' is not known; write one of e2, n2"),
-        ("gcp: {project: p, regions: [us-central1], gpus: {MI300: }}", "'MI300' is no GPU of Compute Engine"),
-        ("gcp: {project: p, regions: [us-central1], runtime: 20d}", "after 14 days"),
+        ("gcp: {project: p, regions: [us-central1], gpus: {MI300: }}", "'MI300' is not a GPU of Compute Engine"),
+        ("gcp: {project: p, regions: [us-central1], runtime: 20d}", "gcp.runtime: Batch ends every job after 14 days"),
+        ("gcp: {project: p, regions: [us-central1], gpus: {L4: {max_runtime: 20d}}}", "gcp.gpus.L4.max_runtime: Batch"),
+        (
+            "gcp: {project: p, regions: [us-central1], tpus: {v4: {zones: [us-central1-a], runtime: 20d}}}",
+            "gcp.tpus.v4.runtime: Batch",
+        ),
         ("gcp: {project: p, regions: [us-central1], provisioning: SPOT}", "one of STANDARD, FLEX_START"),
         ("gcp: {project: p, regions: [us-central1], service_account: jobs}", "address of the account"),
         ("gcp: {project: p, regions: [us-central1], secrets: {HF_TOKEN: hf_abc}}", "a version of a secret"),
-        ("gcp: {project: p, regions: [us-central1], labels: {marin-run: x}}", "marin-run"),
+        ("gcp: {project: p, regions: [us-central1], labels: {marin-run: x}}", "has the key 'marin-run'; write a name"),
+        ("gcp: {project: p, regions: [us-central1], labels: {Team: x}}", "has the key 'Team'; write a name of"),
+        ("gcp: {project: My Project, regions: [us-central1]}", "the id of a project .not its name"),
+        ("gcp: {project: p, regions: [us-central1], image: an image}", "the name of a container's image, as in"),
     ],
 )
 def test_a_wrong_file_is_refused_with_what_to_write(site: Reader, text: str, words: str) -> None:

@@ -76,7 +76,7 @@ def test_a_host_knows_its_rank_among_all_slices(slices: int, rank: int) -> None:
 @pytest.mark.parametrize("missing", ["agent-worker-number", "worker-network-endpoints"])
 def test_a_machine_that_is_no_host_says_so(metadata: MetadataServer, missing: str) -> None:
     del metadata.attributes[missing]
-    with pytest.raises(ClusterError, match=f"does not tell {missing}: it is no host of a TPU slice"):
+    with pytest.raises(ClusterError, match=f"does not report {missing}: it is not a host of a TPU slice"):
         host_of_slice(variables())
 
 
@@ -126,7 +126,7 @@ def test_which_of_several_slices_it_is_in(environment: dict[str, str], number: i
 
 @pytest.mark.parametrize("environment", [{}, {"NODE_ID": "train-1"}, {"NODE_ID": "other-3"}, {"NODE_ID": "0"}])
 def test_two_hosts_never_take_the_same_rank_for_want_of_a_word(environment: dict[str, str]) -> None:
-    with pytest.raises(ClusterError, match="does not tell which slice of train-1"):
+    with pytest.raises(ClusterError, match="does not say which slice of train-1"):
         slice_number_in(environment, "train-1")
 
 
@@ -166,6 +166,6 @@ def test_a_refusal_says_what_to_do(
 
 def test_a_value_that_is_no_text_is_not_repeated(secret_manager: RestServer) -> None:
     secret_manager.values[PLACE] = b"hf_abc\xff"
-    with pytest.raises(RefusedError, match="it has to be text") as refused:
+    with pytest.raises(RefusedError, match="its value must be text") as refused:
         fetch_secret(PLACE)
     assert "hf_abc" not in str(refused.value)

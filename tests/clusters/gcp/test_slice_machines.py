@@ -293,7 +293,7 @@ def test_one_that_is_not_what_is_wanted_is_deleted(lab: Lab, other: dict[str, An
     assert lab.obtain(lab.worker(*other.pop("offers", ()), job="train-2", **other)) is not None
     assert before not in lab.there()
     assert len(lab.there()) == 1
-    assert len(lab.heard(f"TPU slice {before} in us-central1-a is left over (ACTIVE): deleted")) == 1
+    assert len(lab.heard(f"TPU slice {before} in us-central1-a is left over (ACTIVE) and will be deleted")) == 1
 
 
 @pytest.mark.parametrize("end", ["SUSPENDED", "FAILED"])
@@ -308,7 +308,7 @@ def test_one_that_is_no_good_any_more_is_deleted(lab: Lab, end: str) -> None:
     lab.tpu.set_quota(1)
     assert lab.obtain(lab.worker(job="train-2")) is not None
     assert the_one(lab) != before
-    assert len(lab.heard(f"is left over ({end}): deleted")) == 1
+    assert len(lab.heard(f"is left over ({end}) and will be deleted")) == 1
 
 
 def test_slices_of_other_steps_are_left_alone(lab: Lab) -> None:
@@ -381,7 +381,7 @@ def test_ways_to_have_a_slice_in_the_same_zone_have_their_turn(lab: Lab) -> None
     lab.is_stopped = True
     thread.join(20)
     assert ["spot" in creation["queuedResource"] for creation in lab.creations()][:4] == [True, False, True, False]
-    assert len(lab.heard("no TPU slice is to be had now; all offers are tried again")) >= 1
+    assert len(lab.heard("no TPU slice is available now; all offers will be tried again")) >= 1
 
 
 def test_a_stock_out_is_said_with_what_to_do_and_the_next_offer_is_tried(lab: Lab) -> None:
@@ -390,7 +390,7 @@ def test_a_stock_out_is_said_with_what_to_do_and_the_next_offer_is_tried(lab: La
     wait(lambda: lab.heard("is WAITING_FOR_RESOURCES"), bool)
     lab.tpu.fail(the_one(lab))
     wait(lambda: lab.there(), lambda there: list(there.values()) == ["us-east5-b"])
-    (told,) = lab.heard("was not to be had: There is no more capacity in the zone. ")
+    (told,) = lab.heard("was not available: There is no more capacity in the zone. ")
     assert "name more zones" in told
     lab.tpu.hold()
     thread.join(20)
@@ -401,7 +401,7 @@ def test_a_stock_out_is_said_with_what_to_do_and_the_next_offer_is_tried(lab: La
 def test_a_quota_is_said_with_what_to_do_and_all_offers_are_tried_again(lab: Lab) -> None:
     lab.tpu.set_quota(0)
     thread, found = lab.in_background(lab.worker(CENTRAL, EAST, retry_seconds=0.01))
-    wait(lambda: lab.heard("no TPU slice is to be had now; all offers are tried again"), bool)
+    wait(lambda: lab.heard("no TPU slice is available now; all offers will be tried again"), bool)
     for offer in (CENTRAL, EAST):
         (told, *_) = lab.heard(f"TPU slice {offer.words}: could not create")
         assert "has been exceeded" in told
@@ -502,7 +502,7 @@ def test_a_slice_that_has_served_for_a_while_says_nothing_against_its_zone(lab: 
     assert ZoneMemory(ZONES).failures() == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"a": 1}', b'[["a", "b"]]', b"null"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"a": 1}', b'[["a", "b"]]', b"null", b"[" * 10_000])
 @pytest.mark.usefixtures("lab")
 def test_a_memory_that_cannot_be_read_is_begun_anew(content: bytes) -> None:
     open_objects(ZONES).put(ZONES, content)
@@ -532,8 +532,8 @@ def test_a_deletion_that_fails_is_said_with_the_command(lab: Lab) -> None:
     lab.tpu.inject("PERMISSION_DENIED", methods=["DeleteQueuedResource"])
     machines.release()
     assert lab.heard("gcloud compute tpus queued-resources delete") == [
-        f"could not delete TPU slice {slice_id} in us-central1-a; its hosts do so themselves after a while, or: gcloud"
-        f" compute tpus queued-resources delete {slice_id} --zone=us-central1-a --force --quiet"
+        f"could not delete TPU slice {slice_id} in us-central1-a; its hosts will do so after a while, or run:"
+        f" gcloud compute tpus queued-resources delete {slice_id} --zone=us-central1-a --force --quiet"
     ]
     machines.release()  # Not twice.
     assert len(lab.tpu.calls("DeleteQueuedResource")) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -74,11 +75,21 @@ def test_a_job_whose_worker_waits_for_a_slice_is_not_running(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"no json", b'{"job": "other", "reason": "x"}', b'{"reason": "x"}']
+    "content", [b"", b"[]", b"{}", b"no json", b'{"job": "other", "reason": "x"}', b'{"reason": "x"}', b"[" * 10_000]
 )
 def test_a_word_that_is_none_of_this_job_is_none(gcs_here: GcsEmulator, content: bytes) -> None:
     gcs_here.put("bucket", "meetings/waits.json", content)
     assert SliceNotice("gs://bucket/meetings", "train-1").read() == ""
+
+
+def test_a_word_that_somebody_else_left_changes_no_terminal_and_fills_no_memory(gcs_here: GcsEmulator) -> None:
+    notice = SliceNotice("gs://bucket/meetings", "train-1")
+    gcs_here.put("bucket", "meetings/waits.json", b'{"job": "train-1", "reason": "a\\u001b[2J\\nstart  other"}')
+    assert notice.read() == "a [2J start  other"
+    gcs_here.put("bucket", "meetings/waits.json", json.dumps({"job": "train-1", "reason": "x" * 10_000_000}).encode())
+    assert notice.read() == ""
+    notice.say("Google says a lot: " + "é" * 10_000)  # Six bytes each, in JSON.
+    assert notice.read().startswith("Google says a lot: é")
 
 
 def test_a_store_that_does_not_answer_says_nothing_and_hears_it_the_next_time(gcs_here: GcsEmulator) -> None:
@@ -122,8 +133,8 @@ def test_a_job_of_somebody_else_under_our_labels_hides_none_of_ours(
     [
         ("v4-8, Spot, in us-central2-b: WAITING_FOR_RESOURCES", "if that lasts, name more zones"),
         ("v4-8, Spot, in us-central2-b: could not create: Quota limit 'TPUS' has been exceeded", "iam-admin/quotas"),
-        ("v4-8, Spot, in us-central2-b, was not to be had: no more capacity in the zone", "Google has none there now"),
-        ("could not list TPU slices: Deadline Exceeded", "its worker tries again"),
+        ("v4-8, Spot, in us-central2-b, was not available: no more capacity in the zone", "Google has none there now"),
+        ("could not list TPU slices: Deadline Exceeded", "its worker keeps trying"),
         (
             "v4-8, Spot, in us-central2-b, was still WAITING_FOR_RESOURCES after 1800 s",
             "if that lasts, name more zones",

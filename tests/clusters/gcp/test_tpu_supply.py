@@ -62,7 +62,7 @@ def test_a_file_says_where_each_generation_is(site: Reader) -> None:
 @pytest.mark.parametrize(
     ("tpus", "words"),
     [
-        ("{v3: {zones: [us-central1-a]}}", "'v3' is no generation of TPUs .* write one of v4, v5litepod, v5p, v6e"),
+        ("{v3: {zones: [us-central1-a]}}", "'v3' is not a generation of TPUs .* write one of v4, v5litepod, v5p, v6e"),
         ("{v4: {spot: true}}", "gcp.tpus.v4 lacks the key 'zones'"),
         ("{v4: {zones: [us-central2-b]}}", "zones us-central2-b are in none of gcp.regions, us-central1"),
         ("{v4: {zones: [us-central1-a], max_runtime: 20d}}", "after 14 days"),

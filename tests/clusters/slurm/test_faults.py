@@ -165,7 +165,7 @@ def test_a_step_may_lose_its_machine_only_so_often(
     result = run.wait(120)
     assert result.code != 0
     assert f"slurm job {job.id} was PREEMPTED" in result.output
-    assert "that happened 1 times, and 0 are allowed" in result.output
+    assert "interruptions so far: 1, allowed: 0" in result.output
     assert len(slurm.calls("sbatch")) == 1
 
 

@@ -114,7 +114,8 @@ def test_a_driver_goes_on_where_it_was(
     else:
         os.kill(drivers.engine(), signal.SIGKILL)
     lab.wait_until(
-        lambda: f"found  far: slurm job {step.id} of {name} is at it" in drivers.printed(name), "a new start"
+        lambda: f"found  far: slurm job {step.id} of {name} already has this step" in drivers.printed(name),
+        "a new start",
     )
     lab.open_gate()
     waited = drivers.wait(name)

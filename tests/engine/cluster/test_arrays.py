@@ -89,7 +89,7 @@ def test_a_good_end_without_a_record_is_not_believed(world: ClusterWorld, driver
     assert driver.look() == []
     assert driver.results == (NOTHING, ["parts"])
     assert driver.failures[0].startswith(
-        "1 of 6 tasks failed: task 5: fake job 1_5 ended well, but the step's status does not say so"
+        "1 of 6 tasks failed: task 5: fake job 1_5 succeeded, but the step's status does not say so"
     )
     assert read_status(the_step(driver).output_path) is Status.FAILED
 
@@ -116,7 +116,7 @@ def test_how_often_a_task_may_be_interrupted_has_a_bound_of_its_own(world: Clust
     assert driver.look() == ["parts"]
     world.cluster.play("3_0", JobState.INTERRUPTED, word="NODE_FAIL")
     assert driver.look() == []
-    assert "task 0: fake job 3_0 was NODE_FAIL on node1; that happened 2 times, and 1 are allowed" in driver.failures[0]
+    assert "task 0: fake job 3_0 was NODE_FAIL on node1; interruptions so far: 2, allowed: 1" in driver.failures[0]
 
 
 def test_a_failure_lets_the_others_end_and_the_retry_is_for_it_alone(world: ClusterWorld, driver: Driver) -> None:

@@ -178,7 +178,7 @@ def test_a_submission_whose_answer_was_lost_is_found_in_the_queue(world: Cluster
     driver = world.driver("model")
     driver.submit("model")
     assert len(world.cluster.known) == 1
-    assert driver.said[-1] == f"found  model: fake job 1 of {driver.plan.run.id} is at it"
+    assert driver.said[-1] == f"found  model: fake job 1 of {driver.plan.run.id} already has this step"
     driver.cancel()
     assert world.cluster.cancelled == ["1"]
 
@@ -192,7 +192,7 @@ def test_the_job_of_a_driver_that_lives_is_waited_for_and_left_alone(world: Clus
     one.submit("model")
     two.submit("model")
     assert len(world.cluster.known) == 1
-    assert two.said == [f"found  model: fake job 1 of {one.plan.run.id} is at it"]
+    assert two.said == [f"found  model: fake job 1 of {one.plan.run.id} already has this step"]
     two.cancel()
     assert world.cluster.cancelled == []
     assert two.said[-1] == (f"left   model: fake job 1 belongs to run {one.plan.run.id}; `fake-cancel 1` would end it")

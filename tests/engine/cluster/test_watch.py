@@ -37,7 +37,7 @@ def test_an_interruption_costs_no_retry_and_has_a_bound(world: ClusterWorld) -> 
         assert (job.attempt, driver.failures) == (1, [])
     world.cluster.play("3", JobState.INTERRUPTED, word="NODE_FAIL")
     assert driver.look() == []
-    assert driver.failures == ["fake job 3 was NODE_FAIL on node1; that happened 3 times, and 2 are allowed"]
+    assert driver.failures == ["fake job 3 was NODE_FAIL on node1; interruptions so far: 3, allowed: 2"]
     assert job.attempt > job.restart_times
     assert len(world.cluster.known) == 3
 
@@ -51,7 +51,7 @@ def test_a_job_that_the_cluster_starts_again_and_again_is_ended(world: ClusterWo
         world.cluster.play("1", JobState.WAITING, restarts=restarts)
         assert driver.look() == left
     assert world.cluster.cancelled == ["1"]
-    assert driver.failures == ["fake job 1 was taken off its machine; that happened 2 times, and 1 are allowed"]
+    assert driver.failures == ["fake job 1 was taken off its machine; interruptions so far: 2, allowed: 1"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_job_that_ended_well_and_did_nothing_has_failed(world: ClusterWorld, d
     driver.look()
     world.clock.time += SETTLING_SECONDS
     assert driver.look() == []
-    assert driver.failures[0].startswith("fake job 1 ended well, but the step's status does not say so")
+    assert driver.failures[0].startswith("fake job 1 succeeded, but the step's status does not say so")
 
 
 # -- silence -------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_a_job_that_is_forgotten_is_submitted_again_after_a_minute(world: Cluste
     world.clock.time += MISSING_SECONDS
     assert driver.look() == ["model"]
     assert list(world.cluster.requests)[-1] == "1"  # The fake counts anew: it knows no job.
-    assert driver.said[0] == "again  model: fake job 1 was forgotten by Fake; submitted again (1 of at most 20)"
+    assert driver.said[0] == "again  model: fake job 1 is no longer known to Fake; submitted again (1 of at most 20)"
 
 
 def test_a_job_that_only_the_accounting_knows_has_ended_as_it_says(world: ClusterWorld, driver: Driver) -> None:
