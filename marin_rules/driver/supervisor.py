@@ -189,6 +189,8 @@ class Supervisor:
         if self._publish is not None:
             self._publish(LAST_WORDS_SECONDS)
         exit_code = 128 - code if code < 0 else code
+        if code < 0 and self._order is Order.STOP:
+            exit_code = STOPPED_CODE  # Ours, perhaps before it could listen to us: that is no death of its own.
         if self._order in (Order.LEAVE, Order.START_AGAIN) and code != 0:
             return exit_code
         self._record.write_end(exit_code)

@@ -114,6 +114,25 @@ def test_a_driver_is_stopped(drivers: Drivers, lab: Lab, chain: Path) -> None:
     assert (again.code, again.output) == (1, f"marin-rules: driver {name} has ended already: STOPPED\n")
 
 
+def test_a_driver_that_is_stopped_before_its_engine_listens(drivers: Drivers, lab: Lab, chain: Path) -> None:
+    """A signal ends a Python that has only begun to import; the exit code is that of a stop all the same."""
+    late = lab.folder / "late"
+    late.mkdir()
+    lines = [
+        "import os",
+        "if 'MARIN_RULES_SUPERVISOR' in os.environ:",
+        "    open('engine has begun', 'w').close()",
+        "    open('gate').read()",
+    ]
+    (late / "sitecustomize.py").write_text("\n".join(lines))
+    name = drivers.submit(*drivers.snakemake(chain), env={"PYTHONPATH": str(late)})
+    lab.wait_until((lab.folder / "engine has begun").exists, "the engine")
+    stopped = drivers.run("jobs", "stop", name)
+    assert stopped.code == 0, stopped.output
+    waited = drivers.run("jobs", "wait", name)
+    assert (waited.code, waited.output) == (130, f"marin-rules: driver {name}: stopped\n")
+
+
 def test_a_driver_that_is_killed_with_all_of_it_is_gone_and_can_be_cleared_away(
     drivers: Drivers, lab: Lab, chain: Path
 ) -> None:
