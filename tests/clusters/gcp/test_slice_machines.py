@@ -208,7 +208,7 @@ def test_an_answer_that_is_lost_makes_no_second_slice(lab: Lab) -> None:
 
 def test_one_of_which_nobody_knows_whether_it_is_there_does_not_come_later(lab: Lab) -> None:
     lab.tpu.inject("lost", methods=["CreateQueuedResource"], times=1)
-    assert lab.obtain(lab.worker(CENTRAL, EAST, retry_seconds=0.01)) is not None
+    assert lab.obtain(lab.worker(CENTRAL, EAST, retry_seconds=1e-6)) is not None
     assert list(lab.there().values()) == ["us-east5-b"]
 
 
