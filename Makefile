@@ -9,6 +9,9 @@ EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 EXPERIMENT := experiments/tutorials/hello_world.py
 PREFIX     := out
 
+# A word for the shell, whatever is in it.
+quoted = '$(subst ','\'',$(1))'
+
 # With `user = true` in a machine's pip settings, pip refuses to install into a virtual environment.
 export PIP_USER := 0
 
@@ -24,7 +27,7 @@ setup: $(READY) ## make .venv with the locked dependencies; PYTHON=... chooses t
 	@$(BIN)/marin-rules profiles link --quiet
 
 run: setup ## run a tutorial; EXPERIMENT=... names another experiment, PREFIX=... another place than out/
-	$(BIN)/snakemake --config experiment='$(EXPERIMENT)' prefix='$(PREFIX)'
+	$(BIN)/snakemake --config experiment=$(call quoted,$(EXPERIMENT)) prefix=$(call quoted,$(PREFIX))
 
 # A test that starts a process is marked so, or fails: tests/support/processes.py. Half of what it takes to import the
 # tests is pytest's rewriting of them, whose result is kept even where Python is told to write no bytecode.

@@ -26,6 +26,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from enum import Enum
 
@@ -37,6 +38,7 @@ from marin_rules.parentage import end_with_parent
 from marin_rules.state.driver_record import STOPPED_CODE, DriverRecord, Holder
 from marin_rules.storage.files import modified_time
 from marin_rules.storage.leases.owner import Owner
+from marin_rules.storage.patience import persistently
 from marin_rules.units import clock_now
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -51,6 +53,9 @@ _PUBLISH_SECONDS = 3.0
 
 LAST_WORDS_SECONDS = 20.0
 """How long the end of a log is worth waiting for, if the store does not answer."""
+
+_END_SECONDS = 900.0
+"""For how long a driver whose run has ended tries to write that down: as long as a worker whose step is done."""
 
 
 class Order(Enum):
@@ -193,8 +198,19 @@ class Supervisor:
             exit_code = STOPPED_CODE  # Ours, perhaps before it could listen to us: that is no death of its own.
         if self._order in (Order.LEAVE, Order.START_AGAIN) and code != 0:
             return exit_code
-        self._record.write_end(exit_code)
+        self._write_end(exit_code)
         return exit_code
+
+    def _write_end(self, exit_code: int) -> None:
+        """Whoever waits for the run learns from this how it ended: a full disk must not make it one that is gone."""
+        give_up = time.monotonic() + _END_SECONDS
+        persistently(
+            lambda: self._record.write_end(exit_code),
+            is_in_vain=lambda: time.monotonic() > give_up,
+            say=lambda text: say(
+                f"the run has ended (exit code {exit_code}), which cannot be written down yet, and {text}"
+            ),
+        )
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from marin_rules.errors import SettingsError
 from marin_rules.project import PACKAGE, WORKFLOW
 from marin_rules.software import bootstrap
 from marin_rules.software.lock import OWN_LOCKS
-from marin_rules.storage.files import read_bytes, write_atomic, write_new
+from marin_rules.storage.files import explained_errors, read_bytes, write_atomic, write_new
 from marin_rules.urls import is_url
 
 _FOLDER = ".code"
@@ -128,7 +128,8 @@ def unpacked(archive: CodeArchive, folder: str) -> str:
     """The archive as files below `folder`, one of the user's own: unpacked by the first who needs it."""
     path = os.path.join(folder, archive.digest)
     if not bootstrap.is_whole(path):
-        bootstrap.unpack(archive.data, path)
+        with explained_errors("unpack marin-rules to", path):
+            bootstrap.unpack(archive.data, path)
     return path
 
 

@@ -133,6 +133,20 @@ def test_a_driver_that_is_stopped_before_its_engine_listens(drivers: Drivers, la
     assert (waited.code, waited.output) == (130, f"marin-rules: driver {name}: stopped\n")
 
 
+def test_a_driver_that_cannot_write_down_its_end_tries_again(drivers: Drivers, lab: Lab, chain: Path) -> None:
+    """As on a full disk: its run has ended well, and is not to be taken for one that was killed."""
+    shut_gate(lab, "near")
+    name = drivers.submit(*drivers.snakemake(chain))
+    lab.wait_until(lambda: drivers.attempts("near"), "the second step")
+    in_the_way = drivers.folder / name / "end.json"
+    in_the_way.mkdir()
+    lab.open_gate()
+    lab.wait_until(lambda: "cannot be written down yet, and will try again" in drivers.printed(name), "a word")
+    in_the_way.rmdir()
+    waited = drivers.run("jobs", "wait", name)
+    assert (waited.code, waited.output) == (0, f"marin-rules: driver {name}: done\n")
+
+
 def test_a_driver_that_is_killed_with_all_of_it_is_gone_and_can_be_cleared_away(
     drivers: Drivers, lab: Lab, chain: Path
 ) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from marin_rules.errors import SettingsError
 from marin_rules.project import PACKAGE
-from marin_rules.software.code_archive import CodeArchive, package_files, publish
+from marin_rules.software.code_archive import CodeArchive, package_files, publish, unpacked
+from marin_rules.storage.explain import StorageError
 from support.emulators.gcs.emulator import GcsEmulator
 
 FILES = {"pkg/b.py": b"B = 2\n", "pkg/a.py": b"A = 1\n"}
@@ -81,6 +82,12 @@ def test_a_huge_file_is_refused_by_name_and_not_read(package: Path) -> None:
         file.truncate(2 << 30)
     with pytest.raises(SettingsError, match=r"weights\.bin \(2048 MB\)"):
         package_files(package)
+
+
+def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "code").write_text("in the way")
+    with pytest.raises(StorageError, match=f"cannot unpack marin-rules to {tmp_path}/code/[0-9a-f]{{64}}: "):
+        unpacked(CodeArchive.of(FILES), str(tmp_path / "code"))
 
 
 @pytest.mark.parametrize("scheme", ["file", pytest.param("gs", marks=pytest.mark.processes)])
