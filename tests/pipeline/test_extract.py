@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
+import brotli
 import pytest
+import zstandard
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -163,3 +168,100 @@ def test_what_is_no_warc_file_is_named(corpus: Any) -> None:
     given = corpus.write("in", {"pages.warc": ["<p>This is no WARC file</p>"] * 10})
     with pytest.raises(DataError, match=r"pages\.warc is "):
         extract(ExtractConfig(given, output_path=corpus.path("out")))
+
+
+# --- bodies as servers send them
+
+BODY = "<html><body><p>Straße und Käse, lang genug für einen Absatz.</p></body></html>".encode()
+
+
+def chunked(body: bytes) -> bytes:
+    chunks = [b"%x;ext=1\r\n%s\r\n" % (len(body[at : at + 7]), body[at : at + 7]) for at in range(0, len(body), 7)]
+    return b"".join([*chunks, b"0\r\nTrailer: x\r\n\r\n"])
+
+
+def raw_deflated(body: bytes) -> bytes:
+    one = zlib.compressobj(wbits=-15)
+    return one.compress(body) + one.flush()
+
+
+GOOD_BODIES: dict[str, tuple[bytes, dict[str, str]]] = {
+    "plain": (BODY, {}),
+    "chunked": (chunked(BODY), {"Transfer-Encoding": "chunked"}),
+    "chunked-gzip": (chunked(gzip.compress(BODY)), {"Content-Encoding": "gzip", "Transfer-Encoding": "chunked"}),
+    "transfer-gzip": (chunked(gzip.compress(BODY)), {"Transfer-Encoding": "gzip, chunked"}),
+    "gzip": (gzip.compress(BODY[:40]) + gzip.compress(BODY[40:]), {"Content-Encoding": "GZIP"}),
+    "x-gzip": (gzip.compress(BODY), {"Content-Encoding": "x-gzip"}),
+    "deflate": (zlib.compress(BODY), {"Content-Encoding": "deflate"}),
+    "raw-deflate": (raw_deflated(BODY), {"Content-Encoding": "deflate"}),
+    "brotli": (brotli.compress(BODY), {"Content-Encoding": "br"}),
+    "zstandard": (zstandard.compress(BODY), {"Content-Encoding": "zstd"}),
+    "twice": (gzip.compress(zlib.compress(BODY)), {"Content-Encoding": "deflate, gzip"}),
+    "utf-8": (BODY, {"Content-Encoding": "utf-8"}),
+    **{
+        f"not-{name}": (BODY, {"Transfer-Encoding" if name == "chunked" else "Content-Encoding": name})
+        for name in ("chunked", "gzip", "deflate", "br", "zstd")
+    },
+}
+BAD_BODIES: dict[str, tuple[bytes, dict[str, str], str]] = {
+    "cut-chunk": (b"ff\r\nabc", {"Transfer-Encoding": "chunked"}, "ends in the middle of a chunk"),
+    "odd-chunk": (b"3\r\nabc\r\nzz\r\n", {"Transfer-Encoding": "chunked"}, "its chunks break off"),
+    "huge-chunk": (b"fffffffffffffff\r\nabc", {"Transfer-Encoding": "chunked"}, "ends in the middle of a chunk"),
+    "cut-gzip": (gzip.compress(BODY)[:-12], {"Content-Encoding": "gzip"}, "ends in the middle of its compressed"),
+    "bad-gzip": (b"\x1f\x8b" + bytes(40), {"Content-Encoding": "gzip"}, "Error -3"),
+    "cut-brotli": (brotli.compress(BODY)[:-9], {"Content-Encoding": "br"}, "ends in the middle of its compressed"),
+    "cut-zstd": (zstandard.compress(BODY)[:-9], {"Content-Encoding": "zstd"}, "ends in the middle of its compressed"),
+    "unknown": (b"\x1f\x9d" + bytes(40), {"Content-Encoding": "compress"}, "encoded as 'compress'"),
+}
+
+
+def responses(bodies: dict[str, tuple[bytes, dict[str, str]]]) -> bytes:
+    buffer = io.BytesIO()
+    writer = WARCWriter(buffer, gzip=True)
+    for name, (body, headers) in bodies.items():
+        said = [("Content-Type", "text/html"), *headers.items()]
+        http = StatusAndHeaders("200 OK", said, protocol="HTTP/1.1")
+        url = f"http://sqlite/{name}"
+        writer.write_record(writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=http))
+    return buffer.getvalue()
+
+
+def test_a_body_is_read_as_it_was_meant_or_rejected_and_hides_no_page_after_it(corpus: Any) -> None:
+    between = {f"after-{name}": (BODY, dict[str, str]()) for name in BAD_BODIES}
+    bad = {name: (body, headers) for name, (body, headers, _) in BAD_BODIES.items()}
+    mixed = [pair for one, other in zip(bad.items(), between.items(), strict=True) for pair in (one, other)]
+    Path(corpus.write("in", {})).mkdir()
+    Path(corpus.path("in/a.warc.gz")).write_bytes(responses({**GOOD_BODIES, **dict(mixed)}))
+    extract(ExtractConfig(corpus.path("in"), main_content=False, output_path=corpus.path("out")))
+    texts = {document["metadata"]["url"].rpartition("/")[2]: document["text"] for document in corpus.records("out")}
+    text = "Straße und Käse, lang genug für einen Absatz."
+    assert texts == dict.fromkeys([*GOOD_BODIES, *between], text)
+    rejects = corpus.rejects("out")
+    assert {reject["reason"] for reject in rejects} == {"a body that cannot be decoded"}
+    for reject, (_, _, detail) in zip(rejects, BAD_BODIES.values(), strict=True):
+        assert detail in reject["detail"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_a_body_that_swells_is_too_large(encoding: str, corpus: Any) -> None:
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstandard.compress}
+    bomb = pack[encoding](b"<p>" + b"a" * 30_000_000), {"Content-Encoding": encoding}
+    Path(corpus.write("in", {})).mkdir()
+    Path(corpus.path("in/a.warc.gz")).write_bytes(responses({"bomb": bomb, "after": (BODY, {})}))
+    settings = ShardSettings(largest_record_bytes=1_000_000)
+    tracemalloc.start()
+    extract(ExtractConfig(corpus.path("in"), shards=settings, output_path=corpus.path("out")))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [reject["reason"] for reject in corpus.rejects("out")] == ["too large"]
+    assert len(corpus.records("out")) == 1
+    assert peak < 20_000_000
+
+
+def test_a_record_that_claims_what_comes_after_it_is_a_cut(corpus: Any) -> None:
+    whole = warc(compressed=False)
+    length = re.findall(rb"Content-Length: \d+", whole)[1]
+    Path(corpus.write("in", {})).mkdir()
+    Path(corpus.path("in/a.warc")).write_bytes(whole.replace(length, b"Content-Length: 9000000", 1))
+    with pytest.raises(DataError, match=r"a\.warc is cut: its last record has fewer bytes than it says"):
+        extract(ExtractConfig(corpus.path("in"), output_path=corpus.path("out")))

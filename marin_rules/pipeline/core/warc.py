@@ -1,7 +1,8 @@
 """Web pages in WARC files (`.warc`, `.warc.gz`, `.warc.zst`), streamed.
 
 Every record is counted: a page is yielded, any other kind of record is dropped with its kind as the reason. fastwarc
-takes a file that ends too early for a shorter one, so decompression and the end of the file are looked at here.
+takes a file that ends too early for a shorter one, so decompression and the end of the file are looked at here. So are
+the bodies of pages: one that fastwarc cannot decode may be the last record that it finds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from marin_rules.pipeline.core.account import Account
 from marin_rules.pipeline.core.errors import DamagedShard
+from marin_rules.pipeline.core.http_bodies import BadBody, decoded_body
 from marin_rules.pipeline.core.shard_files import chunks_of
 
 WARC_SUFFIXES = (".warc", ".warc.gz", ".warc.zst")
@@ -50,6 +52,12 @@ def read_pages(path: str, name: str, account: Account, largest: int) -> Iterator
         if record.http_content_type not in _HTML:
             account.drop("not HTML")
             continue
+        headers = {name.lower(): value for name, value in record.http_headers.items()}
+        try:
+            body = decoded_body(body, headers, largest) if len(body) <= largest else body
+        except BadBody as error:
+            account.reject(number, "a body that cannot be decoded", id=_id_of(record), detail=str(error))
+            continue
         if page := _page(number, record, record.http_charset, body, account, largest):
             yield page
 
@@ -68,12 +76,17 @@ def read_texts(path: str, name: str, account: Account, largest: int) -> Iterator
 
 
 def _page(number: int, record: Any, charset: str | None, body: bytes, account: Account, largest: int) -> Page | None:
-    id = record.record_id.removeprefix("<urn:uuid:").removesuffix(">")
+    id = _id_of(record)
     url = record.headers.get("WARC-Target-URI") or ""
     if len(body) > largest:
         account.reject(number, "too large", id=id, detail=f"{url}: more than {largest} bytes")
         return None
     return Page(number, id, url, record.headers.get("WARC-Date") or "", charset, body)
+
+
+def _id_of(record: Any) -> str:
+    id: str = record.record_id.removeprefix("<urn:uuid:").removesuffix(">")
+    return id
 
 
 def _whole_records(path: str, name: str, largest: int, kind: Any) -> Iterator[tuple[Any, bytes]]:
@@ -84,14 +97,16 @@ def _whole_records(path: str, name: str, largest: int, kind: Any) -> Iterator[tu
     stream = _Stream(path, name)
     last: tuple[Any, bytes] | None = None
     try:
-        for record in ArchiveIterator(cast(BinaryIO, stream), auto_decode="all"):
+        for record in ArchiveIterator(cast(BinaryIO, stream), auto_decode="none"):
             if last is not None:
                 yield last
             last = record, record.reader.read(largest + 1) if record.record_type == kind else b""
+            if record.record_type == kind and len(last[1]) < min(record.content_length, largest + 1):
+                raise DamagedShard(f"{path} is cut: its last record has fewer bytes than it says")
     except OSError as error:
         stream.check()
         raise DamagedShard(f"{path} is damaged: {error}") from error
-    stream.check()
+    stream.check_end()
     if last is not None:
         yield last
 
@@ -129,6 +144,12 @@ class _Stream:
             raise self._error
         if self._is_at_end and self._last != _END:
             raise DamagedShard(f"{self._path} is cut: it ends in the middle of a record")
+
+    def check_end(self) -> None:
+        """Raise what has gone wrong, once fastwarc finds nothing more."""
+        if not self._is_at_end and (self._rest.strip() or self._next()):
+            raise DamagedShard(f"{self._path} is damaged: there is more in it than can be found")
+        self.check()
 
     def _next(self) -> bytes:
         try:
