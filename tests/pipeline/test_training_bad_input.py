@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from marin_rules.pipeline.core.tokenizer_files import read_tokenizer
 from marin_rules.pipeline.mixture import MixtureConfig, MixtureStage, mixture
 from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
+from marin_rules.pipeline.training.checkpoints import seal
 from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, TrainConfig
 from marin_rules.pipeline.training.errors import NonFiniteLoss, TrainingError
 from marin_rules.pipeline.training.metrics import Recorder
@@ -73,6 +75,27 @@ def swapped(tmp: Path) -> TrainConfig:
     return TrainConfig(str(tokens), MODEL, GIVEN)
 
 
+def with_code(model: Path) -> Path:
+    (model / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": [null, "somebody/else--mine.T"]}}')
+    return model
+
+
+def go_on_with(tmp: Path, shape: LlamaConfig, *, tokenizer: str | None = None, damage: bool = False) -> TrainConfig:
+    """To begin with the checkpoint of a training of such a model."""
+    tokens = write_tokens(tmp / "tokens", train=1000)
+    digest = tokenizer or json.loads((tokens / "tokens.json").read_text())["tokenizer"]["sha256"]
+    checkpoint = tmp / "before" / "checkpoints" / "step-9"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata.json").write_text('{"step": 9}')
+    (checkpoint / "array").write_text("numbers")
+    seal(str(checkpoint))
+    if damage:
+        (checkpoint / "array").write_text("numberz")
+    facts = {"model": {"config": asdict(shape)}, "data": {"tokenizer_sha256": digest}}
+    (tmp / "before" / "training.json").write_text(json.dumps(facts))
+    return TrainConfig(str(tokens), MODEL, GIVEN, initialize_from_checkpoint_path=str(tmp / "before"))
+
+
 def mixed(tmp: Path, weights: dict[str, float], **components: Path) -> TrainConfig:
     facts = {
         "components": {name: {"path": str(path)} for name, path in components.items()},
@@ -118,6 +141,34 @@ BAD: dict[str, tuple[Callable[[Path], TrainConfig], str]] = {
         "holds a model of type 'gpt2'; only 'llama'",
     ),
     "no model": (lambda tmp: begin_with(tmp, tmp / "nothing"), "is not a Hugging Face model"),
+    "a model with code of its own": (
+        lambda tmp: begin_with(tmp, write_model(tmp / "m", auto_map={"AutoConfig": "mine.Config"})),
+        "m/config.json names code to be executed .*mine.Config.* is never executed here",
+    ),
+    "a tokenizer with code of its own": (
+        lambda tmp: begin_with(tmp, with_code(write_model(tmp / "m"))),
+        "m/tokenizer_config.json names code to be executed",
+    ),
+    "a model of another shape": (
+        lambda tmp: replace(begin_with(tmp, write_model(tmp / "m")), model=replace(MODEL, num_layers=2)),
+        "the model in .*/m has num_layers 1, and the config to train has 2",
+    ),
+    "layers one by one": (
+        lambda tmp: replace(begin_with(tmp, write_model(tmp / "m")), model=replace(MODEL, scan_layers=False)),
+        "needs scan_layers=True",
+    ),
+    "a checkpoint of another shape": (
+        lambda tmp: go_on_with(tmp, replace(MODEL, num_layers=2)),
+        "the model in .*/checkpoints/step-9 has num_layers 2, and the config to train has 1",
+    ),
+    "a checkpoint of other tokens": (
+        lambda tmp: go_on_with(tmp, MODEL, tokenizer="other"),
+        "was trained on the tokens of another tokenizer than the one that .*/tokens was tokenized with",
+    ),
+    "a damaged checkpoint": (
+        lambda tmp: go_on_with(tmp, MODEL, damage=True),
+        "step-9 cannot be begun with: array is damaged",
+    ),
     "no checkpoint": (
         lambda tmp: TrainConfig(
             str(write_tokens(tmp / "a", train=99)), MODEL, GIVEN, initialize_from_checkpoint_path=str(tmp / "nothing")

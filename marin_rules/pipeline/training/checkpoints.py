@@ -46,14 +46,22 @@ def seal(folder: str) -> int:
 
 def fault_of(checkpoint: Checkpoint) -> str | None:
     """What is wrong with it; None if nothing is."""
-    metadata, listed = read_json(join(checkpoint.path, METADATA)), read_json(join(checkpoint.path, LISTING))
+    metadata = read_json(join(checkpoint.path, METADATA))
     if not isinstance(metadata, dict):
         return f"it was cut short ({METADATA} is missing or damaged)"
     if metadata.get("step") != checkpoint.step:
         return f"it says that it is of step {metadata.get('step')}"
-    if not isinstance(listed, dict):
+    if not isinstance(read_json(join(checkpoint.path, LISTING)), dict):
         return f"it was cut short ({LISTING} is missing or damaged)"
-    found = _facts(checkpoint.path)
+    return damage_of(checkpoint.path)
+
+
+def damage_of(folder: str) -> str | None:
+    """Which file of a checkpoint is not as it was written. Of one that has no list of its files nobody can tell."""
+    listed = read_json(join(folder, LISTING))
+    if not isinstance(listed, dict):
+        return None
+    found = _facts(folder)
     for name, facts in listed.items():
         if name not in found:
             return f"{name} is missing"
