@@ -226,9 +226,15 @@ def test_a_mixture_of_tokens_that_are_not_there_is_refused(tmp_path: Path) -> No
             TrainingError,
             "H100 is out of memory with a batch of 8, 2 sequences of 32 tokens on each of 4 devices. Lower per_device",
         ),
+        (
+            RuntimeError("Exception(s)", [ValueError("RESOURCE_EXHAUSTED: Failed to write: No space left on device")]),
+            TrainingError,
+            "could not be written: No space left on device. Make room .* resumes from its last whole checkpoint",
+        ),
+        (OSError(122, "Disk quota exceeded"), TrainingError, "could not be written: Disk quota exceeded"),
         (MemoryError("nothing left"), MemoryError, "nothing left"),
     ],
-    ids=["not a number", "infinite", "out of memory", "anything else"],
+    ids=["not a number", "infinite", "out of memory", "full disk", "quota", "anything else"],
 )
 def test_failures_say_what_to_change(error: Exception, kind: type[Exception], message: str, tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path / "metrics.jsonl"), Work(10, 8, 32), resumed_from=None, say=lambda text: None)
