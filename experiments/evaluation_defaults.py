@@ -12,19 +12,28 @@ from typing import Any
 
 from experiments.making_steps import Data, data_step, input_of, levanter_step, name_of, small_step
 from marin_rules import ExecutorStep, ResourceConfig, output_path_of, versioned
-from marin_rules.pipeline.compare import CompareConfig, compare
-from marin_rules.pipeline.evaluate import EvaluateConfig, evaluate
+from marin_rules.pipeline.compare import CompareConfig, baseline_of, compare
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation, evaluate
+from marin_rules.pipeline.evaluation.law import refuse_few_runs
 from marin_rules.pipeline.evaluation.loaded_model import Precision
-from marin_rules.pipeline.evaluation.task_files import EvalTask, refuse_twins, refuse_unknown_here
-from marin_rules.pipeline.make_tasks import MakeTasksConfig, make_tasks
-from marin_rules.pipeline.scaling_laws import ScalingLawConfig, scaling_law
-from marin_rules.pipeline.speedrun import LeaderboardConfig, SpeedrunConfig, leaderboard, record_speedrun
+from marin_rules.pipeline.evaluation.task_files import EvalTask, near_matches, refuse_twins, refuse_unknown_here
+from marin_rules.pipeline.make_tasks import MakeTasksConfig, check_tasks, make_tasks
+from marin_rules.pipeline.scaling_laws import ScalingLawConfig, check_scaling_law, scaling_law
+from marin_rules.pipeline.speedrun import (
+    LeaderboardConfig,
+    SpeedrunConfig,
+    check_leaderboard,
+    leaderboard,
+    record_speedrun,
+)
 
 
 def default_tasks(name: str, documents: Data, *, items: int = 200, seed: int = 0) -> ExecutorStep[Any]:
     """Tasks for `default_eval` made of held-out documents; `marin_rules/pipeline/make_tasks.py` says which."""
-    config = MakeTasksConfig(input_of(documents), versioned(items), versioned(seed))
-    return data_step(name, make_tasks, config)
+    config = MakeTasksConfig(input_of(documents), items, seed)
+    check_tasks(config)
+    return data_step(name, make_tasks, replace(config, items=versioned(items), seed=versioned(seed)))
 
 
 def default_eval(
@@ -49,14 +58,25 @@ def default_eval(
     config = EvaluateConfig(
         input_of(step),
         {set_name: input_of(data) for set_name, data in (held_out or {}).items()},
-        [_versioned_task(one) for one in tasks],
+        tasks,
+        model_step=model_step,
+        max_length=max_length,
+        max_documents=max_documents,
+        max_items=max_items,
+        chat_template=chat_template,
+        precision=precision,
+        offline=offline,
+    )
+    check_evaluation(config)
+    config = replace(
+        config,
+        tasks=[_versioned_task(one) for one in tasks],
         model_step=versioned(model_step),
         max_length=versioned(max_length),
         max_documents=versioned(max_documents),
         max_items=versioned(max_items),
         chat_template=versioned(chat_template),
         precision=versioned(precision),
-        offline=offline,
     )
     return levanter_step(name or f"evaluation/{name_of(step)}", evaluate, config, resources)
 
@@ -66,7 +86,8 @@ def default_compare(
 ) -> ExecutorStep[Any]:
     """The models of several evaluations in one table."""
     paths = {model: input_of(data) for model, data in evaluations.items()}
-    return levanter_step(name, compare, CompareConfig(paths, versioned(baseline or next(iter(paths)))), resources)
+    config = CompareConfig(paths, baseline)
+    return levanter_step(name, compare, replace(config, baseline=versioned(baseline_of(config))), resources)
 
 
 def default_scaling_law(
@@ -84,7 +105,17 @@ def default_scaling_law(
     config = ScalingLawConfig(
         {run: input_of(data) for run, data in runs.items()},
         {run: input_of(data) for run, data in (held_out or {}).items()},
-        versioned(metric),
+        metric,
+        fit_law=law,
+        fit_isoflops=isoflops,
+        budgets=list(budgets),
+    )
+    check_scaling_law(config)
+    if law:
+        refuse_few_runs(len(runs))
+    config = replace(
+        config,
+        metric=versioned(metric),
         fit_law=versioned(law),
         fit_isoflops=versioned(isoflops),
         budgets=versioned(list(budgets)),
@@ -102,6 +133,12 @@ def default_speedrun(
     description: str = "",
 ) -> ExecutorStep[Any]:
     """A training and its evaluation as a checked record for `default_leaderboard`."""
+    evaluated = evaluation.config if isinstance(evaluation, ExecutorStep) else None
+    if isinstance(evaluated, EvaluateConfig) and set_name not in evaluated.held_out:
+        raise DataError(
+            f"speedrun {name!r}: {name_of(evaluation)} has no held-out set {set_name!r}:"
+            f" {near_matches(set_name, list(evaluated.held_out)) or 'it has none at all'}"
+        )
     config = SpeedrunConfig(
         versioned(name),
         input_of(training),
@@ -118,7 +155,9 @@ def default_leaderboard(
 ) -> ExecutorStep[Any]:
     """A page with all records."""
     paths = {record.name: output_path_of(record) for record in records}
-    return small_step(name, leaderboard, LeaderboardConfig(paths, versioned(title)))
+    config = LeaderboardConfig(paths, versioned(title))
+    check_leaderboard(config)
+    return small_step(name, leaderboard, config)
 
 
 def _versioned_task(task: EvalTask) -> EvalTask:

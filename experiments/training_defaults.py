@@ -22,9 +22,16 @@ from marin_rules.pipeline.mixture import MixtureConfig, lm_mixture_data_config, 
 from marin_rules.pipeline.tokenize import TokenizeConfig
 from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
+from marin_rules.pipeline.training.beginnings import check_same_shape
 from marin_rules.pipeline.training.config import DpoConfig, TrainConfig
 from marin_rules.pipeline.training.errors import TrainingError
-from marin_rules.pipeline.training.guards import check_batch, check_initialization, check_sequence_length, check_stages
+from marin_rules.pipeline.training.guards import (
+    check_batch,
+    check_initialization,
+    check_preferences,
+    check_sequence_length,
+    check_stages,
+)
 from marin_rules.pipeline.training.model import LlamaConfig
 
 type Tokens = Data | MixtureConfig
@@ -56,6 +63,7 @@ def default_train(
         "initialize_from_checkpoint_path": _place(train_config.initialize_from_checkpoint_path),
     }
     check_initialization(model_config, *initialize.values())
+    _check_shapes(model_config, train_config)
     hyperparameters = train_config.hyperparameters()
     if model_config is not None:
         check_sequence_length(hyperparameters, model_config)
@@ -116,6 +124,7 @@ def default_dpo(
     """A model that learns which answers are preferred, from documents with prompt, chosen and rejected messages."""
     if dpo_config.initialize_from_hf is None or dpo_config.initialize_from_checkpoint_path is not None:
         raise TrainingError(f"{name}: DPO begins with a Hugging Face folder: give initialize_from_hf, and only that")
+    check_preferences(dpo_config.beta, dpo_config.validation_fraction)
     beginning = _place(dpo_config.initialize_from_hf)
     assert beginning is not None
     config = DpoConfig(
@@ -128,6 +137,19 @@ def default_dpo(
         running=dpo_config.running(),
     )
     return _step(name, train_dpo, config, dpo_config, description)
+
+
+def _check_shapes(model_config: LlamaConfig | None, train_config: SimpleTrainConfig) -> None:
+    """A model begins with another of its own shape, as far as the plan knows both."""
+    for beginning, in_checkpoint in (
+        (train_config.initialize_from_hf, False),
+        (train_config.initialize_from_checkpoint_path, True),
+    ):
+        step = beginning.step if isinstance(beginning, InputName) else beginning
+        if model_config is None or not isinstance(step, ExecutorStep) or not isinstance(step.config, TrainConfig):
+            continue
+        if (other := plain(step.config.model)) is not None:
+            check_same_shape(model_config, other, step.name, in_checkpoint=in_checkpoint)
 
 
 def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], train_batch_size: int) -> str | InputName:
@@ -169,6 +191,7 @@ def _step(
     train_config: SimpleTrainConfig,
     description: str | None,
 ) -> ExecutorStep[Any]:
-    if chips := train_config.resources.chip_count():
-        check_batch(train_config.train_batch_size, chips, train_config.per_device_parallelism)
+    # On CPUs each machine is a device.
+    devices = train_config.resources.chip_count() or train_config.resources.replicas
+    check_batch(train_config.train_batch_size, devices, train_config.per_device_parallelism)
     return levanter_step(f"checkpoints/{name}", function, config, train_config.resources, description=description)

@@ -64,11 +64,7 @@ class _Contest:
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Write the table; returns what `comparison.json` says."""
     models = list(config.evaluations)
-    if len(models) < 2:
-        raise DataError("a comparison needs at least two evaluations")
-    baseline = models[0] if config.baseline is None else config.baseline
-    if baseline not in models:
-        raise DataError(f"the baseline {baseline!r} is none of the models {', '.join(models)}")
+    baseline = baseline_of(config)
     paths = {name: str(path) for name, path in config.evaluations.items()}
     results = {name: _results(name, path) for name, path in paths.items()}
     contests = [*_held_out(results, paths), *_tasks(results, paths)]
@@ -83,6 +79,17 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     for row in rows:
         _print(row, baseline)
     return answer
+
+
+def baseline_of(config: CompareConfig) -> str:
+    """The model that the others are compared with; refuses what is no comparison."""
+    models = list(config.evaluations)
+    if len(models) < 2:
+        raise DataError("a comparison needs at least two evaluations")
+    baseline = models[0] if config.baseline is None else config.baseline
+    if baseline not in models:
+        raise DataError(f"the baseline {baseline!r} is none of the models {', '.join(models)}")
+    return baseline
 
 
 def _results(name: str, path: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.errors import DataError
@@ -85,7 +85,7 @@ class EvaluateConfig:
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     """Write the results, and return the scores."""
-    _check(config)
+    check_evaluation(config)
     prepare_libraries(offline=config.offline)
     reference = None if config.reference_path is None else str(config.reference_path)
     files = find_model(str(config.model_path), config.model_step, reference)
@@ -139,7 +139,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return {f"{row['name']}/{row['metric']}": row["score"] for row in rows}
 
 
-def _check(config: EvaluateConfig) -> None:
+def check_evaluation(config: EvaluateConfig) -> None:
+    """Refuse what is wrong whatever the model is: while an experiment is planned, rather than after a training."""
     if not config.held_out and not config.tasks:
         raise DataError("nothing to evaluate: name a held-out set or a task")
     for name in [*config.held_out, *(task.label for task in config.tasks)]:
@@ -149,6 +150,11 @@ def _check(config: EvaluateConfig) -> None:
         value = getattr(config, what)
         if value is not None and value < 1:
             raise DataError(f"{what} is {value}: use at least 1, or None for all")
+    for task in config.tasks:
+        if task.num_fewshot is not None and task.num_fewshot < 0:
+            raise DataError(f"task {task.label!r}: num_fewshot is {task.num_fewshot}: use at least 0")
+    if config.precision not in get_args(Precision.__value__):
+        raise DataError(f"precision {config.precision!r} is none of {', '.join(get_args(Precision.__value__))}")
     if config.resamples < 100:
         raise DataError(f"{config.resamples} resamples say little about 95% intervals: use at least 100")
 

@@ -53,6 +53,7 @@ class MakeTasksConfig:
 
 def make_tasks(config: MakeTasksConfig) -> dict[str, int]:
     """Write the tasks; returns how many items each has."""
+    check_tasks(config)
     sentences = chosen_sentences(config)
     made = {
         "word_order": list(word_order(sentences, config.items, config.seed)),
@@ -70,6 +71,12 @@ def make_tasks(config: MakeTasksConfig) -> dict[str, int]:
     counts = {name: len(items) for name, items in made.items()}
     write_json(join(config.output_path, "tasks.json"), counts)
     return counts
+
+
+def check_tasks(config: MakeTasksConfig) -> None:
+    """Refuse tasks that could say nothing."""
+    if config.items < _LEAST_ITEMS:
+        raise DataError(f"{config.items} items of a task say nothing of a model: use at least {_LEAST_ITEMS}")
 
 
 def chosen_sentences(config: MakeTasksConfig) -> list[str]:

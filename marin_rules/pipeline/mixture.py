@@ -21,6 +21,7 @@ from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, InputName, VersionedValu
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import into_place, join, write_json
 from marin_rules.pipeline.core.tokenizer_files import is_hub_name
+from marin_rules.pipeline.evaluation.tables import plain
 from marin_rules.pipeline.levanter_data import read_tokens
 from marin_rules.pipeline.tokenize import TokenizeConfig
 
@@ -378,7 +379,7 @@ def _draw(path: str, result: Mapping[str, Any]) -> None:
         for name in result["components"]:
             widths = [stage["weights"][name] for stage in stages]
             if any(widths):
-                axes.barh(labels, widths, left=left, label=name)
+                axes.barh(labels, widths, left=left, label=plain(name))
                 left = [place + width for place, width in zip(left, widths, strict=True)]
         axes.invert_yaxis()
         axes.set_xlim(0, 1)

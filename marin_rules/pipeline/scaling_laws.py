@@ -10,6 +10,7 @@ fell into it. Runs that cannot fix a law, or a budget that has no best size, fai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -56,12 +57,7 @@ class ScalingLawConfig:
 
 def scaling_law(config: ScalingLawConfig) -> dict[str, Any]:
     """Fit, check, write; returns what `law.json` says."""
-    if both := sorted(set(config.runs) & set(config.held_out)):
-        raise DataError(f"{', '.join(both)} cannot be held out and fitted to: name it in one of the two")
-    if not config.fit_law and not config.fit_isoflops:
-        raise DataError("nothing to fit: set fit_law or fit_isoflops")
-    if config.held_out and not config.fit_law:
-        raise DataError("held-out runs are predicted by the law: set fit_law, or name no held-out runs")
+    check_scaling_law(config)
     runs = read_runs({name: str(path) for name, path in config.runs.items()}, config.metric)
     held_out = read_runs({name: str(path) for name, path in config.held_out.items()}, config.metric)
     law = fit_law(runs, resamples=config.resamples, seed=config.seed, huber=config.huber) if config.fit_law else None
@@ -76,6 +72,18 @@ def scaling_law(config: ScalingLawConfig) -> dict[str, Any]:
         if row["low"] is not None:
             print(f"{row['quantity']}: {row['value']:.4g} ({row['low']:.4g} to {row['high']:.4g})", flush=True)
     return answer
+
+
+def check_scaling_law(config: ScalingLawConfig) -> None:
+    """Refuse what no runs could make a law of."""
+    if both := sorted(set(config.runs) & set(config.held_out)):
+        raise DataError(f"{', '.join(both)} cannot be held out and fitted to: name it in one of the two")
+    if not config.fit_law and not config.fit_isoflops:
+        raise DataError("nothing to fit: set fit_law or fit_isoflops")
+    if config.held_out and not config.fit_law:
+        raise DataError("held-out runs are predicted by the law: set fit_law, or name no held-out runs")
+    if bad := [flops for flops in config.budgets if not (math.isfinite(flops) and flops > 0)]:
+        raise DataError(f"a budget of {bad[0]} FLOPs buys nothing: use numbers above 0")
 
 
 def _answer(

@@ -108,8 +108,7 @@ def measured(name: str, training_path: str, evaluation_path: str, set_name: str)
 
 def leaderboard(config: LeaderboardConfig) -> dict[str, Any]:
     """Check all records, and write the page."""
-    if not config.records:
-        raise DataError("a leaderboard needs at least one record")
+    check_leaderboard(config)
     records = [_checked(name, str(path)) for name, path in config.records.items()]
     if len({record["items_sha256"] for record in records}) > 1:
         sets = ", ".join(f"{record['name']}: {record['set']}" for record in records)
@@ -121,6 +120,11 @@ def leaderboard(config: LeaderboardConfig) -> dict[str, Any]:
         file.write(page(config.title, rows).encode())
     write_json(join(config.output_path, "records.json"), rows)
     return {"records": len(rows), "first": rows[0]["name"]}
+
+
+def check_leaderboard(config: LeaderboardConfig) -> None:
+    if not config.records:
+        raise DataError("a leaderboard needs at least one record")
 
 
 def _check_training(name: str, path: str, facts: Mapping[str, Any]) -> None:

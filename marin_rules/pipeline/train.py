@@ -19,10 +19,9 @@ from marin_rules import this_process
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
 from marin_rules.pipeline.levanter_data import levanter_data_config
 from marin_rules.pipeline.training.baselines import LARGEST_SAMPLE, baselines
-from marin_rules.pipeline.training.checkpoints import check_same_tokens_as_trained, trained_checkpoint
+from marin_rules.pipeline.training.beginnings import check_same_shape, checkpoint_to_begin_with
 from marin_rules.pipeline.training.config import TrainConfig
 from marin_rules.pipeline.training.data import TrainingData, check_enough, check_tokenizer, read_data
-from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.guards import (
     check_initialization,
     check_sequence_length,
@@ -49,7 +48,7 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         length = check_sequence_length(given, model)
         check_enough(data, length)
         check_stages([stage.start_step for stage in data.stages], given.train_batch_size, data.block_size)
-        beginning = _beginning(config, tokenizer)
+        beginning = _beginning(config, model, tokenizer)
         prepare_environment(config.running)
 
         def start(places: Places, trainer: Any) -> None:
@@ -101,21 +100,20 @@ def _model(config: TrainConfig, data: TrainingData, tokenizer: TokenizerFolder) 
     shape, vocabulary = read_hugging_face(folder)
     check_vocabulary(vocabulary, data.vocabulary, folder)
     check_same_tokens(folder, tokenizer, str(config.data_path))
-    return config.model or shape
+    if config.model is None:
+        return shape
+    check_same_shape(config.model, shape, folder, in_checkpoint=False)
+    return config.model
 
 
-def _beginning(config: TrainConfig, tokenizer: TokenizerFolder) -> dict[str, Any]:
+def _beginning(config: TrainConfig, model: LlamaConfig, tokenizer: TokenizerFolder) -> dict[str, Any]:
     if config.initialize_from_hf is not None:
         folder = model_folder(str(config.initialize_from_hf))
         return {"initialize_from_hf": folder, "use_hf_model_config": config.model is None}
     if config.initialize_from_checkpoint_path is None:
         return {}
     path = str(config.initialize_from_checkpoint_path)
-    try:
-        checkpoint = trained_checkpoint(path)
-    except FileNotFoundError:
-        raise TrainingError(f"{path} has no checkpoint to begin with: give a training step's output") from None
-    check_same_tokens_as_trained(checkpoint, tokenizer, str(config.data_path))
+    checkpoint = checkpoint_to_begin_with(path, model, tokenizer, str(config.data_path))
     return {"initialize_model_from_checkpoint_path": checkpoint}
 
 

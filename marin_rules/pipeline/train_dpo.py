@@ -14,7 +14,7 @@ from marin_rules.pipeline.core.files import join
 from marin_rules.pipeline.core.tokenizer_files import local_tokenizer
 from marin_rules.pipeline.training.config import DpoConfig
 from marin_rules.pipeline.training.errors import TrainingError
-from marin_rules.pipeline.training.guards import check_sequence_length, check_vocabulary
+from marin_rules.pipeline.training.guards import check_preferences, check_sequence_length, check_vocabulary
 from marin_rules.pipeline.training.hugging_face import model_folder, read_hugging_face
 from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
 from marin_rules.pipeline.training.preferences import write_pairs
@@ -24,6 +24,7 @@ from marin_rules.pipeline.training.run import prepare_environment, run
 
 def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
     """Train, or go on training. Gives what `training.json` holds; None in all processes but the first."""
+    check_preferences(config.beta, config.validation_fraction)
     folder, given = model_folder(str(config.initialize_from_hf)), config.hyperparameters
     model, vocabulary = read_hugging_face(folder)
     length = check_sequence_length(given, model)

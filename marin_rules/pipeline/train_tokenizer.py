@@ -26,7 +26,7 @@ from marin_rules.pipeline.core.files import into_place, join, write_json
 from marin_rules.pipeline.core.fingerprints import digest
 from marin_rules.pipeline.core.records import Record
 from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, list_shards
-from marin_rules.pipeline.core.tokenizer_files import read_tokenizer
+from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
 
 BYTES = 256
 """Tokens that every vocabulary has, so that any text can be encoded."""
@@ -76,7 +76,8 @@ def train_tokenizer(config: TrainTokenizerConfig) -> dict[str, Any]:
     settings |= {"additional_special_tokens": list(config.special_tokens)} if config.special_tokens else {}
     settings |= {"chat_template": config.chat_template} if config.chat_template is not None else {}
     write_json(join(config.output_path, "tokenizer_config.json"), settings)
-    return _judge(config, corpus)
+    with local_tokenizer(config.output_path) as folder:
+        return _judge(config, corpus, folder)
 
 
 def _special_tokens(config: TrainTokenizerConfig) -> list[str]:
@@ -177,8 +178,7 @@ def _complement(key: bytes) -> bytes:
     return bytes(255 - byte for byte in key)
 
 
-def _judge(config: TrainTokenizerConfig, corpus: _Corpus) -> dict[str, Any]:
-    folder = read_tokenizer(config.output_path)
+def _judge(config: TrainTokenizerConfig, corpus: _Corpus, folder: TokenizerFolder) -> dict[str, Any]:
     encoder = Encoder(folder)
     sizes: dict[str, Counter[str]] = {}
     for record in corpus.held_out:

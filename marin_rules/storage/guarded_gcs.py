@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -45,10 +46,14 @@ class GuardedGCSFileSystem(GCSFileSystem):  # type: ignore[misc, unused-ignore]
         self._crossings: dict[tuple[str | None, ...], asyncio.Future[_Crossing | None]] = {}
 
     async def _call(self, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("uploadType") == "multipart" and isinstance(kwargs.get("data"), bytes):
-            better = well_formed(kwargs["data"])
+        if kwargs.get("uploadType") == "multipart":
+            data: Any = kwargs.get("data")
+            # Some versions of gcsfs wrap it, in a file that survives being sent a second time.
+            body = data.getvalue() if isinstance(data, io.BytesIO) else data
+            better = well_formed(body) if isinstance(body, bytes) else None
             if better is not None:
-                content_type, kwargs["data"] = better
+                content_type, mended = better
+                kwargs["data"] = type(data)(mended)
                 kwargs["headers"] = {**kwargs.get("headers", {}), "Content-Type": content_type}
         return await super()._call(method, path, *args, **kwargs)
 

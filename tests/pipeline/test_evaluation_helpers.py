@@ -29,11 +29,13 @@ def path(step: ExecutorStep) -> str:
 
 MODEL, TEXT = ExecutorStep(name="model", fn=print, config=None), ExecutorStep(name="text", fn=print, config=None)
 
+RUNS = {str(number): MODEL for number in range(7)}
+
 HELPERS = {
     "eval": lambda d, **changes: d.default_eval(MODEL, **{"evals": ["piqa"], "held_out": {"text": TEXT}, **changes}),
     "tasks": lambda d, **changes: d.default_tasks("x", TEXT, **changes),
     "compare": lambda d, **changes: d.default_compare("x", {"one": MODEL, "two": TEXT}, **changes),
-    "law": lambda d, **changes: d.default_scaling_law("x", {"one": MODEL}, **changes),
+    "law": lambda d, **changes: d.default_scaling_law("x", RUNS, **changes),
     "speedrun": lambda d, **changes: d.default_speedrun("x", MODEL, TEXT, **{"set_name": "news", **changes}),
 }
 
@@ -68,13 +70,13 @@ def test_what_changes_the_result_changes_the_path(helper: str, change: dict[str,
 @pytest.mark.parametrize(
     "make",
     [
-        lambda d, place: d.default_eval(place, name="x"),
+        lambda d, place: d.default_eval(place, ["piqa"], name="x"),
         lambda d, place: d.default_eval(MODEL, held_out={"news": place}),
         lambda d, place: d.default_eval(MODEL, [EvalTask("own", folder=place)]),
         lambda d, place: d.default_tasks("x", place),
         lambda d, place: d.default_compare("x", {"one": MODEL, "two": place}),
-        lambda d, place: d.default_scaling_law("x", {"one": place}),
-        lambda d, place: d.default_scaling_law("x", {"one": MODEL}, held_out={"two": place}),
+        lambda d, place: d.default_scaling_law("x", {**RUNS, "one": place}),
+        lambda d, place: d.default_scaling_law("x", RUNS, held_out={"two": place}),
         lambda d, place: d.default_speedrun("x", place, TEXT, "news"),
         lambda d, place: d.default_speedrun("x", MODEL, place, "news"),
     ],
@@ -125,6 +127,39 @@ def test_an_unknown_task_of_a_folder_is_refused_while_planning(experiments: Any,
         defaults.default_eval(MODEL, [EvalTask("quiz_hart", folder=folder)])
     with pytest.raises(DataError, match="two tasks are called 'piqa': give one of them an alias"):
         defaults.default_eval(MODEL, ["piqa", EvalTask("piqa", 5)])
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "nothing to evaluate": (lambda d: d.default_eval(MODEL), "nothing to evaluate"),
+    "a set that names no file": (lambda d: d.default_eval(MODEL, held_out={"a/b": TEXT}), "'a/b' cannot name a set"),
+    "no items": (lambda d: d.default_eval(MODEL, ["piqa"], max_items=0), "max_items is 0: use at least 1"),
+    "examples": (lambda d: d.default_eval(MODEL, [EvalTask("piqa", -1)]), "num_fewshot is -1: use at least 0"),
+    "precision": (lambda d: d.default_eval(MODEL, ["piqa"], precision="f32"), "'f32' is none of float32, bfloat16"),
+    "a comparison of none": (lambda d: d.default_compare("x", {}), "at least two evaluations"),
+    "a comparison of one": (lambda d: d.default_compare("x", {"one": MODEL}), "at least two evaluations"),
+    "a baseline": (
+        lambda d: d.default_compare("x", {"one": MODEL, "two": TEXT}, baseline="tow"),
+        "the baseline 'tow' is none of the models one, two",
+    ),
+    "few runs": (lambda d: d.default_scaling_law("x", {"one": MODEL}), "1 runs cannot fix the five numbers"),
+    "a run twice": (lambda d: d.default_scaling_law("x", RUNS, held_out={"3": MODEL}), "3 cannot be held out"),
+    "no law": (lambda d: d.default_scaling_law("x", RUNS, law=False), "nothing to fit"),
+    "a budget": (lambda d: d.default_scaling_law("x", RUNS, budgets=[0.0]), "a budget of 0.0 FLOPs buys nothing"),
+    "a set of a speedrun": (
+        lambda d: d.default_speedrun("x", MODEL, d.default_eval(MODEL, held_out={"news": TEXT}), "new"),
+        "'x': evaluation/model has no held-out set 'new': did you mean news",
+    ),
+    "no records": (lambda d: d.default_leaderboard("x", []), "at least one record"),
+    "tasks without items": (lambda d: d.default_tasks("x", TEXT, items=3), "3 items of a task say nothing"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_succeed_is_refused_while_planning(what: str, experiments: Any) -> None:
+    """And not after the trainings that it is about."""
+    make, message = REFUSED[what]
+    with pytest.raises(DataError, match=message):
+        make(experiments("defaults"))
 
 
 def test_a_model_without_a_name_needs_one_for_its_evaluation(experiments: Any) -> None:

@@ -88,6 +88,14 @@ def test_one_component_needs_no_picture(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out" / "report").iterdir()] == ["mixture.csv"]
 
 
+def test_components_may_have_any_name(tmp_path: Path) -> None:
+    names = ["$a_{$", "_b"]
+    places = {name: written(tmp_path / str(number), train=9) for number, name in enumerate(names)}
+    made(lm_mixture_data_config(places, dict.fromkeys(names, 1.0)), tmp_path / "out")
+    drawn = (tmp_path / "out" / "report" / "mixture.svg").read_text()
+    assert [name for name in names if name in drawn] == names
+
+
 def test_mixtures_are_interpolated_stage_by_stage() -> None:
     both = {"web": "w", "books": "b"}
     plain = lm_mixture_data_config(both, {"web": 1.0, "books": 3.0})

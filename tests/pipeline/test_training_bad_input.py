@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from marin_rules.pipeline.core.tokenizer_files import read_tokenizer
 from marin_rules.pipeline.mixture import MixtureConfig, MixtureStage, mixture
 from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
+from marin_rules.pipeline.training.checkpoints import seal
 from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, TrainConfig
 from marin_rules.pipeline.training.errors import NonFiniteLoss, TrainingError
 from marin_rules.pipeline.training.metrics import Recorder
@@ -45,15 +47,6 @@ def write_tokens(folder: Path, words: list[str] = WORDS, **splits: int) -> Path:
     return folder
 
 
-def write_training(folder: Path, **data: Any) -> Path:
-    """The output of a training step, as far as it is looked at before one goes on from it."""
-    checkpoint = folder / "checkpoints" / "step-9"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "metadata.json").write_text("{}")
-    (folder / "training.json").write_text(json.dumps({"data": data}))
-    return folder
-
-
 def write_model(folder: Path, words: list[str] | None = WORDS, **changes: Any) -> Path:
     """A Hugging Face folder without weights."""
     folder.mkdir()
@@ -80,6 +73,27 @@ def swapped(tmp: Path) -> TrainConfig:
     tokens = write_tokens(tmp / "tokens", train=1000)
     (tokens / "tokenizer" / "tokenizer.json").write_text('{"model": {"vocab": {"other": 0}}}')
     return TrainConfig(str(tokens), MODEL, GIVEN)
+
+
+def with_code(model: Path) -> Path:
+    (model / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": [null, "somebody/else--mine.T"]}}')
+    return model
+
+
+def go_on_with(tmp: Path, shape: LlamaConfig, *, tokenizer: str | None = None, damage: bool = False) -> TrainConfig:
+    """To begin with the checkpoint of a training of such a model."""
+    tokens = write_tokens(tmp / "tokens", train=1000)
+    digest = tokenizer or json.loads((tokens / "tokens.json").read_text())["tokenizer"]["sha256"]
+    checkpoint = tmp / "before" / "checkpoints" / "step-9"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata.json").write_text('{"step": 9}')
+    (checkpoint / "array").write_text("numbers")
+    seal(str(checkpoint))
+    if damage:
+        (checkpoint / "array").write_text("numberz")
+    facts = {"model": {"config": asdict(shape)}, "data": {"tokenizer_sha256": digest}}
+    (tmp / "before" / "training.json").write_text(json.dumps(facts))
+    return TrainConfig(str(tokens), MODEL, GIVEN, initialize_from_checkpoint_path=str(tmp / "before"))
 
 
 def mixed(tmp: Path, weights: dict[str, float], **components: Path) -> TrainConfig:
@@ -127,20 +141,39 @@ BAD: dict[str, tuple[Callable[[Path], TrainConfig], str]] = {
         "holds a model of type 'gpt2'; only 'llama'",
     ),
     "no model": (lambda tmp: begin_with(tmp, tmp / "nothing"), "is not a Hugging Face model"),
+    "a model with code of its own": (
+        lambda tmp: begin_with(tmp, write_model(tmp / "m", auto_map={"AutoConfig": "mine.Config"})),
+        "m/config.json names code to be executed .*mine.Config.* is never executed here",
+    ),
+    "a tokenizer with code of its own": (
+        lambda tmp: begin_with(tmp, with_code(write_model(tmp / "m"))),
+        "m/tokenizer_config.json names code to be executed",
+    ),
+    "a model of another shape": (
+        lambda tmp: replace(begin_with(tmp, write_model(tmp / "m")), model=replace(MODEL, num_layers=2)),
+        "the model in .*/m has num_layers 1, and the config to train has 2",
+    ),
+    "layers one by one": (
+        lambda tmp: replace(begin_with(tmp, write_model(tmp / "m")), model=replace(MODEL, scan_layers=False)),
+        "needs scan_layers=True",
+    ),
+    "a checkpoint of another shape": (
+        lambda tmp: go_on_with(tmp, replace(MODEL, num_layers=2)),
+        "the model in .*/checkpoints/step-9 has num_layers 2, and the config to train has 1",
+    ),
+    "a checkpoint of other tokens": (
+        lambda tmp: go_on_with(tmp, MODEL, tokenizer="other"),
+        "was trained on the tokens of another tokenizer than the one that .*/tokens was tokenized with",
+    ),
+    "a damaged checkpoint": (
+        lambda tmp: go_on_with(tmp, MODEL, damage=True),
+        "step-9 cannot be begun with: array is damaged",
+    ),
     "no checkpoint": (
         lambda tmp: TrainConfig(
             str(write_tokens(tmp / "a", train=99)), MODEL, GIVEN, initialize_from_checkpoint_path=str(tmp / "nothing")
         ),
         "has no checkpoint to begin with",
-    ),
-    "a checkpoint of other tokens": (
-        lambda tmp: TrainConfig(
-            str(write_tokens(tmp / "a", train=99)),
-            MODEL,
-            GIVEN,
-            initialize_from_checkpoint_path=str(write_training(tmp / "b", tokenizer_sha256="another")),
-        ),
-        "the model in .*/b was trained with another tokenizer than .*/a was tokenized with",
     ),
     "a sequence longer than the model's": (
         lambda tmp: TrainConfig(
@@ -193,9 +226,15 @@ def test_a_mixture_of_tokens_that_are_not_there_is_refused(tmp_path: Path) -> No
             TrainingError,
             "H100 is out of memory with a batch of 8, 2 sequences of 32 tokens on each of 4 devices. Lower per_device",
         ),
+        (
+            RuntimeError("Exception(s)", [ValueError("RESOURCE_EXHAUSTED: Failed to write: No space left on device")]),
+            TrainingError,
+            "could not be written: No space left on device. Make room .* resumes from its last whole checkpoint",
+        ),
+        (OSError(122, "Disk quota exceeded"), TrainingError, "could not be written: Disk quota exceeded"),
         (MemoryError("nothing left"), MemoryError, "nothing left"),
     ],
-    ids=["not a number", "infinite", "out of memory", "anything else"],
+    ids=["not a number", "infinite", "out of memory", "full disk", "quota", "anything else"],
 )
 def test_failures_say_what_to_change(error: Exception, kind: type[Exception], message: str, tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path / "metrics.jsonl"), Work(10, 8, 32), resumed_from=None, say=lambda text: None)

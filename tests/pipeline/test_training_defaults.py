@@ -111,9 +111,11 @@ def test_how_it_is_run_does_not(training: Any, change: dict[str, Any]) -> None:
     [
         ({"train_seq_len": 65}, "longer than the model's"),
         ({"resources": ResourceConfig.with_gpu("H100", count=3)}, "does not divide over 3 devices"),
+        ({"resources": ResourceConfig.with_cpu(replicas=3)}, "does not divide over 3 devices"),
+        ({"per_device_parallelism": 3}, "does not divide over 1 device, 3 at a time"),
         ({"initialize_from_hf": "a", "initialize_from_checkpoint_path": "b"}, "two beginnings"),
     ],
-    ids=["length", "batch", "beginnings"],
+    ids=["length", "batch", "machines", "parallelism", "beginnings"],
 )
 def test_bad_plans_are_refused(training: Any, change: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
@@ -137,6 +139,24 @@ def test_the_environment_has_jax_for_the_device(training: Any, resources: Resour
         for name in (group, "train")
     )
     assert plain <= pins, "otherwise they are the same"
+
+
+def test_a_model_begins_with_one_of_its_shape(training: Any) -> None:
+    first = training.default_train("first", "gs://tokens", MODEL, config(training))
+    again = config(training, initialize_from_checkpoint_path=first)
+    training.default_anneal("x", "gs://tokens", replace(MODEL, max_seq_len=128, rope_theta=1e6), again)
+    for beginning in (again, config(training, initialize_from_hf=first)):
+        with pytest.raises(TrainingError, match=r"the model in checkpoints/first has num_layers 32, and .* 3:"):
+            training.default_train("x", "gs://tokens", replace(MODEL, num_layers=3), beginning)
+    with pytest.raises(TrainingError, match="has scan_layers True"):
+        training.default_train("x", "gs://tokens", replace(MODEL, scan_layers=False), again)
+    with pytest.raises(TrainingError, match="needs scan_layers=True"):
+        training.default_sft(
+            "x",
+            "gs://tokens",
+            training.SimpleSFTConfig(ResourceConfig.with_cpu(), 8, 100, 1e-3, initialize_from_hf=first),
+            replace(MODEL, scan_layers=False),
+        )
 
 
 def test_stages_that_fit_no_batch_are_refused(training: Any) -> None:

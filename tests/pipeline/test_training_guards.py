@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from marin_rules.pipeline.training.config import Hyperparameters
+from marin_rules.pipeline.training.config import Hyperparameters, Running
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.guards import (
     check_batch,
     check_device,
     check_initialization,
+    check_preferences,
     check_sequence_length,
     check_stages,
     check_vocabulary,
@@ -39,12 +40,46 @@ GOOD: dict[str, Any] = {"train_batch_size": 8, "num_train_steps": 100, "learning
         {"steps_per_export": 0},
         {"train_seq_len": 0},
         {"lr_schedule": "cosinus"},
+        {"max_grad_norm": -1.0},
+        {"max_grad_norm": 0},
+        {"epsilon": 0},
+        {"seed": -1},
+        {"seed": 1.5},
+        {"data_seed": "a"},
+        {"precision": "float17"},
+        {"precision": "p=f32,c=bf17"},
+        {"precision": "f32,bf16"},
+        {"precision": "=f32"},
     ],
     ids=str,
 )
 def test_bad_hyperparameters(change: dict[str, Any]) -> None:
     with pytest.raises(TrainingError, match=next(iter(change))):
         Hyperparameters(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize("precision", ["f32", "bfloat16", "p=f32,c=bfloat16", "params=full,compute=half,output=f32"])
+def test_precisions(precision: str) -> None:
+    assert Hyperparameters(**GOOD, precision=precision).precision == precision
+    assert Hyperparameters(**GOOD, max_grad_norm=None).max_grad_norm is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"checkpoint_minutes": -1.0}, {"progress_seconds": float("nan")}, {"per_device_parallelism": 0}],
+    ids=str,
+)
+def test_bad_ways_to_run(change: dict[str, Any]) -> None:
+    with pytest.raises(TrainingError, match=next(iter(change))):
+        Running(**change)
+
+
+def test_preferences() -> None:
+    check_preferences(0.1, 0.0)
+    with pytest.raises(TrainingError, match="beta -1"):
+        check_preferences(-1, 0.1)
+    with pytest.raises(TrainingError, match="validation_fraction 1"):
+        check_preferences(0.1, 1.0)
 
 
 def test_a_schedule_must_fit_into_the_run() -> None:
@@ -110,6 +145,9 @@ def test_vocabulary_and_beginnings() -> None:
     with pytest.raises(TrainingError, match="no model"):
         check_initialization(None, None, "b")
     check_initialization(None, "a", None)
+    check_initialization(LlamaConfig(scan_layers=False), None, "b")
+    with pytest.raises(TrainingError, match="needs scan_layers=True"):
+        check_initialization(LlamaConfig(scan_layers=False), "a", None)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from marin_rules.pipeline.training.errors import NonFiniteLoss
 from marin_rules.pipeline.training.metrics import Recorder, read_metrics
-from marin_rules.pipeline.training.report import evaluated_sets
+from marin_rules.pipeline.training.report import evaluated_sets, write_loss_curve
 from marin_rules.pipeline.training.throughput import Work, duration, progress_line
 
 
@@ -107,6 +107,14 @@ def test_a_file_that_cannot_be_written_stops_the_run(tmp_path: Path, clock: Cloc
     made.trained(0, 2.5, None)
     with pytest.raises(OSError, match=r"metrics\.jsonl"):
         made.stop_at_fault()
+
+
+def test_a_set_may_have_any_name(tmp_path: Path) -> None:
+    """Between dollars matplotlib would read a formula, and names that begin with an underscore it would leave out."""
+    line = {"step": 9, "train/loss": 2.0, "eval/$a_{$/loss": 3.0, "eval/_b/loss": 4.0}
+    write_loss_curve(str(tmp_path), [line])
+    drawn = (tmp_path / "loss.svg").read_text()
+    assert [name for name in ("$a_{$", "_b") if f"{name} -->" in drawn] == ["$a_{$", "_b"]
 
 
 def test_no_file_is_no_lines(tmp_path: Path) -> None:

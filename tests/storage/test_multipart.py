@@ -1,10 +1,14 @@
 """Small uploads to Google Cloud Storage: whole and well-formed, whatever is in them."""
 
+import io
+from typing import Any
+
 import fsspec
 import gcsfs
 import pytest
 
 from marin_rules.storage.guard import install_guard
+from marin_rules.storage.guarded_gcs import GuardedGCSFileSystem
 from marin_rules.storage.multipart import well_formed
 from support.emulators.gcs.emulator import GcsEmulator
 
@@ -40,6 +44,20 @@ def test_what_gcsfs_sends_by_itself_is_refused_as_by_googles_testbench(gcs_here:
     with pytest.raises(gcsfs.retry.HttpError, match="Malformed multipart body"):
         gcsfs.GCSFileSystem().pipe_file("bucket/x", b"x")
     assert gcs_here.get("bucket", "x") is None
+
+
+def test_a_body_in_a_file_is_mended_too(gcs_here: GcsEmulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As gcsfs 2026.2 sends it, which environments with Levanter have."""
+    send = GuardedGCSFileSystem._call
+
+    async def wrapped(self: Any, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(kwargs.get("data"), bytes):
+            kwargs["data"] = io.BytesIO(kwargs["data"])
+        return await send(self, method, path, *args, **kwargs)
+
+    monkeypatch.setattr(GuardedGCSFileSystem, "_call", wrapped)
+    fsspec.filesystem("gs").pipe_file("bucket/piped", CONTENTS[-1])
+    assert gcs_here.get("bucket", "piped") == CONTENTS[-1]
 
 
 @pytest.mark.parametrize("body", [b"", b"--==0==\n", b"--other\r\nContent-Type: a\r\n\r\n{}\r\n--other--"])

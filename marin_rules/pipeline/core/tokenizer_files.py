@@ -25,6 +25,10 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import into_place, is_url, join, open_to_read, read_json, sizes_below
 
 _FILES = ("tokenizer*", "special_tokens_map*", "added_tokens*", "chat_template*", "vocab*", "merges*", "spiece*")
+_SETTINGS = ("config.json", "tokenizer_config.json")
+_CODE = "auto_map"
+"""The key under which Hugging Face names code that is to be executed when a model or a tokenizer is loaded."""
+
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?(@[\w.-]+)?")
 
 
@@ -78,6 +82,7 @@ def read_tokenizer(folder: str, *, called: str = "") -> TokenizerFolder:
             f"{called} has no readable tokenizer.json. Is it a tokenizer? One of another kind can be converted:"
             " transformers.AutoTokenizer.from_pretrained(...).save_pretrained(...)"
         )
+    refuse_code(folder, called=called)
     settings = read_json(join(folder, "tokenizer_config.json")) or {}
     named = {name: _token(settings.get(name)) for name in ("bos_token", "eos_token", "pad_token")}
     covered = {name: value for name, value in tokenizer.items() if name not in ("padding", "truncation")}
@@ -94,6 +99,17 @@ def read_tokenizer(folder: str, *, called: str = "") -> TokenizerFolder:
         padding_token=named["pad_token"],
         chat_template=_chat_template(folder, settings),
     )
+
+
+def refuse_code(folder: str, *, called: str = "") -> None:
+    """Refuse a model or a tokenizer that names code of its own: libraries would execute it, wherever it is from."""
+    for name in _SETTINGS:
+        settings = read_json(join(folder, name))
+        if isinstance(settings, dict) and settings.get(_CODE):
+            raise DataError(
+                f"{join(called or folder, name)} names code to be executed ({_CODE!r}: {settings[_CODE]!r}), and code"
+                f" that comes with a model is never executed here. If it works without, remove {_CODE!r} from a copy"
+            )
 
 
 def copy_tokenizer(source: str, folder: str) -> None:

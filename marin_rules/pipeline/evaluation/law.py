@@ -125,11 +125,16 @@ def _stretched(best: Array, fits: Array, factor: float) -> Array:
     return moved
 
 
+def refuse_few_runs(count: int) -> None:
+    """Known before any of them is trained."""
+    if count < _LEAST_RUNS:
+        raise DataError(f"{count} runs cannot fix the five numbers of a law: use at least {_LEAST_RUNS}")
+
+
 def _refuse_designs(runs: Sequence[TrainingRun]) -> None:
     import numpy
 
-    if len(runs) < _LEAST_RUNS:
-        raise DataError(f"{len(runs)} runs cannot fix the five numbers of a law: use at least {_LEAST_RUNS}")
+    refuse_few_runs(len(runs))
     for what, values in (
         ("sizes (parameters)", {run.parameters for run in runs}),
         ("amounts of data (tokens)", {run.tokens for run in runs}),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.library_logs import quiet_libraries
-from marin_rules.pipeline.evaluation.model_files import ModelFiles
+from marin_rules.pipeline.evaluation.model_files import ModelFiles, settings_here
 from marin_rules.pipeline.evaluation.packing import Scored, pack, row_length
 
 if TYPE_CHECKING:
@@ -249,18 +249,18 @@ def loaded(
         per_device_eval_parallelism=batch_rows // devices,
         distributed=DistributedConfig(initialize_jax_distributed=False),
     )
-    tokenizer = load_tokenizer(files.reference_path)
-    with trainer.use_device_mesh():
-        config = _levanter_config(files, tokenizer)
+    with settings_here(files) as settings, trainer.use_device_mesh():
+        tokenizer = load_tokenizer(settings, trust_remote_code=False)
+        config = _levanter_config(files, settings)
         if longest is not None and longest > config.max_seq_len:
             raise DataError(
                 f"{files.path} sees {config.max_seq_len} tokens at once, not {longest}: lower max_length, or leave it"
             )
-        model = inference_mode(_weights(files, config, tokenizer, trainer), True)
+        model = inference_mode(_weights(files, settings, config, tokenizer, trainer), True)
         yield LoadedModel(model, tokenizer, trainer, longest or config.max_seq_len, batch_rows)
 
 
-def _levanter_config(files: ModelFiles, tokenizer: Any) -> Any:
+def _levanter_config(files: ModelFiles, settings: str) -> Any:
     from levanter.compat.hf_checkpoints import HFCompatConfig
     from levanter.models.lm_model import LmConfig
 
@@ -273,10 +273,10 @@ def _levanter_config(files: ModelFiles, tokenizer: Any) -> Any:
         )
     from transformers import AutoConfig
 
-    return kind.from_hf_config(AutoConfig.from_pretrained(files.reference_path))
+    return kind.from_hf_config(AutoConfig.from_pretrained(settings, trust_remote_code=False))
 
 
-def _weights(files: ModelFiles, config: Any, tokenizer: Any, trainer: Any) -> Any:
+def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trainer: Any) -> Any:
     import haliax
     import jax
     from levanter.compat.hf_checkpoints import HFCheckpointConverter
@@ -293,7 +293,7 @@ def _weights(files: ModelFiles, config: Any, tokenizer: Any, trainer: Any) -> An
         )
     prefix = "transformer" if files.hugging_face_config["model_type"] == "gpt2" else None
     converter = HFCheckpointConverter(
-        type(config), reference_checkpoint=files.path, tokenizer=tokenizer, ignore_prefix=prefix
+        type(config), reference_checkpoint=settings, tokenizer=tokenizer, ignore_prefix=prefix
     )
     return converter.load_pretrained(
         config.model_type,

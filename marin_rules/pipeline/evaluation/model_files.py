@@ -9,15 +9,18 @@ that is named, or any export of the same training.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.files import join, read_json, sizes_below
+from marin_rules.pipeline.core.files import into_place, is_url, join, open_to_read, read_json, sizes_below
+from marin_rules.pipeline.core.tokenizer_files import copy_tokenizer, refuse_code
 
 _STEP = re.compile(r"(?:(?P<folder>.*)/)?step-(?P<step>\d+)/(?P<file>[^/]+)")
 
@@ -97,7 +100,24 @@ def _reference(path: str) -> tuple[Mapping[str, Any], str]:
     config = read_json(join(path, "config.json"))
     if not isinstance(config, dict) or "model_type" not in config:
         raise DataError(f"{join(path, 'config.json')} is missing or names no model_type: is it a Hugging Face folder?")
+    refuse_code(path)
     return config, tokenizer_digest(path)
+
+
+@contextlib.contextmanager
+def settings_here(files: ModelFiles) -> Iterator[str]:
+    """The folder with configuration and tokenizer, on this machine: transformers reads no URLs."""
+    if not is_url(files.reference_path):
+        yield files.reference_path
+        return
+    with tempfile.TemporaryDirectory(prefix="model-settings-") as folder:
+        copy_tokenizer(files.reference_path, folder)
+        with (
+            open_to_read(join(files.reference_path, "config.json")) as given,
+            into_place(join(folder, "config.json")) as file,
+        ):
+            file.write(given.read())
+        yield folder
 
 
 def tokenizer_digest(path: str) -> str:

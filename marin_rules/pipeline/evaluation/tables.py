@@ -26,8 +26,8 @@ def signed(value: float, error: float | None) -> str:
 
 
 def plain(text: str) -> str:
-    """As a label of a figure, where dollars would begin a formula."""
-    return text.replace("$", r"\$")
+    """As a label of a figure, where dollars would begin a formula, and an underscore at the start would hide it."""
+    return (" " * text.startswith("_")) + text.replace("$", r"\$")
 
 
 def new_figure(width: float = 7.0, height: float = 4.5) -> Any:

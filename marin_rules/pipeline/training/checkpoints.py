@@ -22,8 +22,6 @@ from marin_rules.pipeline.core.files import (
     sizes_below,
     write_json,
 )
-from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder
-from marin_rules.pipeline.training.errors import TrainingError
 
 LISTING = "files.json"
 METADATA = "metadata.json"
@@ -48,14 +46,22 @@ def seal(folder: str) -> int:
 
 def fault_of(checkpoint: Checkpoint) -> str | None:
     """What is wrong with it; None if nothing is."""
-    metadata, listed = read_json(join(checkpoint.path, METADATA)), read_json(join(checkpoint.path, LISTING))
+    metadata = read_json(join(checkpoint.path, METADATA))
     if not isinstance(metadata, dict):
         return f"it was cut short ({METADATA} is missing or damaged)"
     if metadata.get("step") != checkpoint.step:
         return f"it says that it is of step {metadata.get('step')}"
-    if not isinstance(listed, dict):
+    if not isinstance(read_json(join(checkpoint.path, LISTING)), dict):
         return f"it was cut short ({LISTING} is missing or damaged)"
-    found = _facts(checkpoint.path)
+    return damage_of(checkpoint.path)
+
+
+def damage_of(folder: str) -> str | None:
+    """Which file of a checkpoint is not as it was written. Of one that has no list of its files nobody can tell."""
+    listed = read_json(join(folder, LISTING))
+    if not isinstance(listed, dict):
+        return None
+    found = _facts(folder)
     for name, facts in listed.items():
         if name not in found:
             return f"{name} is missing"
@@ -91,18 +97,6 @@ def trained_checkpoint(path: str) -> str:
             if isinstance(read_json(join(checkpoint.path, METADATA)), dict):
                 return checkpoint.path
     raise FileNotFoundError(path)
-
-
-def check_same_tokens_as_trained(checkpoint: str, tokenizer: TokenizerFolder, data_path: str) -> None:
-    """Refuse a checkpoint of a training whose tokens meant something else. Of one that did not finish nobody knows."""
-    training = checkpoint.rpartition("/checkpoints/")[0]
-    facts = read_json(join(training, "training.json")) if training else None
-    trained = facts.get("data", {}).get("tokenizer_sha256") if isinstance(facts, dict) else None
-    if trained is not None and trained != tokenizer.sha256:
-        raise TrainingError(
-            f"the model in {training} was trained with another tokenizer than {data_path} was tokenized with: tokenize"
-            " the data with that model's own"
-        )
 
 
 def _facts(folder: str) -> dict[str, Any]:

@@ -103,6 +103,11 @@ class Running:
     tags: tuple[str, ...] = ()
     """Words to find the run by, in `training.json` and in Weights & Biases."""
 
+    def __post_init__(self) -> None:
+        from marin_rules.pipeline.training.guards import check_running
+
+        check_running(self)
+
 
 @dataclass(frozen=True)
 class TrainConfig:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from marin_rules.pipeline.training.errors import TrainingError
 
 if TYPE_CHECKING:
-    from marin_rules.pipeline.training.config import Hyperparameters
+    from marin_rules.pipeline.training.config import Hyperparameters, Running
     from marin_rules.pipeline.training.model import LlamaConfig
 
 _WHOLE = ("train_batch_size", "num_train_steps", "steps_per_eval", "steps_per_export")
 _WHOLE_OR_NONE = ("train_seq_len", "max_eval_batches", "steps_per_hf_export")
+_TYPE = "(?:f32|bf16|f16|float32|bfloat16|float16|full|half)"
+_OF_ONE_USE = f"(?:p|params|c|compute|o|output)={_TYPE}"
+_PRECISION = re.compile(f"{_TYPE}|{_OF_ONE_USE}(?:,{_OF_ONE_USE})*")
+"""As jmp reads it."""
+
 _SCHEDULES = ("cosine", "linear", "constant", "inv_sqrt", "inv")
 
 
@@ -28,6 +34,13 @@ def check_hyperparameters(given: Hyperparameters) -> None:
     if given.num_train_steps < 2:
         raise TrainingError("num_train_steps 1 trains nothing worth keeping: Levanter exports no model of one step")
     _check_number("learning_rate", given.learning_rate, above=0)
+    if given.max_grad_norm is not None:
+        _check_number("max_grad_norm", given.max_grad_norm, above=0)
+    _check_number("epsilon", given.epsilon, above=0)
+    for name in ("seed", "data_seed"):
+        if (seed := getattr(given, name)) is not None or name == "seed":
+            _check_seed(name, seed)
+    _check_precision(given.precision)
     for name in ("weight_decay", "z_loss_weight", "min_lr_ratio", "warmup"):
         _check_number(name, getattr(given, name), least=0)
     if given.decay is not None:
@@ -45,6 +58,15 @@ def check_hyperparameters(given: Hyperparameters) -> None:
         )
 
 
+def check_running(running: Running) -> None:
+    """Refuse numbers with which a run cannot be looked after."""
+    for name in ("checkpoint_minutes", "progress_seconds"):
+        _check_number(name, getattr(running, name), least=0)
+    each = running.per_device_parallelism
+    if not isinstance(each, int) or isinstance(each, bool) or (each < 1 and each != -1):
+        raise TrainingError(f"per_device_parallelism {each!r} must be at least 1, or -1 for all")
+
+
 def _check_number(
     name: str, value: float, *, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
 ) -> None:
@@ -54,6 +76,19 @@ def _check_number(
     wanted = [f"at least {least:g}"] * math.isfinite(least) + [f"above {above:g}"] * math.isfinite(above)
     wanted += [f"below {below:g}"] * math.isfinite(below)
     raise TrainingError(f"{name} {value!r} must be a number {' and '.join(wanted)}".rstrip())
+
+
+def _check_seed(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
+        raise TrainingError(f"{name} {value!r} must be a whole number from 0 to {(1 << 32) - 1}")
+
+
+def _check_precision(text: object) -> None:
+    if not isinstance(text, str) or not _PRECISION.fullmatch(text):
+        raise TrainingError(
+            f"precision {text!r} is not known: write a type (float32, bfloat16, float16, or f32, bf16, f16), or those"
+            " of parameters and of computation, as in 'p=f32,c=bfloat16'"
+        )
 
 
 def _steps(value: float, steps: int) -> int:
@@ -74,13 +109,12 @@ def check_sequence_length(given: Hyperparameters, model: LlamaConfig) -> int:
 def check_batch(batch: int, devices: int, per_device_parallelism: int = -1) -> None:
     """Refuse a batch that cannot be divided evenly among devices."""
     each = 1 if per_device_parallelism == -1 else per_device_parallelism
-    if each < 1:
-        raise TrainingError(f"per_device_parallelism {per_device_parallelism} must be at least 1, or -1 for all")
     if batch % (devices * each):
         possible = max(devices * each, batch - batch % (devices * each))
         sequences = f", {each} at a time" if each > 1 else ""
         raise TrainingError(
-            f"train_batch_size {batch} does not divide over {devices} devices{sequences}: {possible} would"
+            f"train_batch_size {batch} does not divide over {devices} device{'s' * (devices > 1)}{sequences}:"
+            f" {possible} would"
         )
 
 
@@ -97,6 +131,12 @@ def check_stages(starts: Sequence[int], batch: int, block_size: int) -> None:
             )
 
 
+def check_preferences(beta: float, validation_fraction: float) -> None:
+    """Refuse preferences from which nothing is learnt."""
+    _check_number("beta", beta, above=0)
+    _check_number("validation_fraction", validation_fraction, least=0, below=1)
+
+
 def check_vocabulary(model_vocabulary: int, tokenizer_vocabulary: int, where: str) -> None:
     """Refuse a model that has no row for some tokens."""
     if model_vocabulary < tokenizer_vocabulary:
@@ -106,12 +146,17 @@ def check_vocabulary(model_vocabulary: int, tokenizer_vocabulary: int, where: st
         )
 
 
-def check_initialization(model: object, from_hf: object, from_checkpoint: object) -> None:
+def check_initialization(model: LlamaConfig | None, from_hf: object, from_checkpoint: object) -> None:
     """Refuse two beginnings, or a model of no shape."""
     if from_hf is not None and from_checkpoint is not None:
         raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two beginnings: give one")
     if model is None and from_hf is None:
         raise TrainingError("no model: give its config, or initialize_from_hf, which brings one")
+    if model is not None and from_hf is not None and not model.scan_layers:
+        raise TrainingError(
+            "a model that begins with a Hugging Face folder needs scan_layers=True, for Levanter reads such weights"
+            " into no other. Or give no config: the shape comes with initialize_from_hf"
+        )
 
 
 def check_device(wanted: str, found: str) -> None:

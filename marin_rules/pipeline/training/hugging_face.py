@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, read_json
-from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
+from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer, refuse_code
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
 
@@ -22,6 +22,7 @@ def read_hugging_face(folder: str) -> tuple[LlamaConfig, int]:
     found = read_json(join(folder, "config.json"))
     if not isinstance(found, dict):
         raise TrainingError(f"{folder} is not a Hugging Face model: it has no readable config.json")
+    refuse_code(folder)
     if found.get("model_type") != "llama":
         raise TrainingError(f"{folder} holds a model of type {found.get('model_type')!r}; only 'llama' can be trained")
     scaling = found.get("rope_scaling") or found.get("rope_parameters") or {}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from marin_rules.pipeline.core.files import into_place, join
+from marin_rules.pipeline.evaluation.tables import plain
 from marin_rules.pipeline.training.metrics import SET_LOSS, Line
 
 
@@ -22,7 +23,7 @@ def write_loss_curve(folder: str, lines: Sequence[Line]) -> None:
     losses, speeds = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     _plot(losses, lines, "train/loss", label="training", linewidth=0.9)
     for label, name in evaluated_sets(lines).items():
-        _plot(losses, lines, name, label=label, marker="o", markersize=3.5)
+        _plot(losses, lines, name, label=plain(label), marker="o", markersize=3.5)
     losses.set_ylabel("loss (nats a token)")
     losses.legend()
     _plot(speeds, lines, "tokens_per_second", linewidth=0.9)

@@ -27,6 +27,8 @@ from marin_rules.pipeline.training.throughput import Work
 _MEETING_SECONDS = 30 * 60
 """How long processes wait for each other; machines of a cluster may start long after one another."""
 
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
+
 _NOT_FINITE = {"Loss is NaN": "not a number", "Loss is Inf": "infinite"}
 
 
@@ -139,6 +141,11 @@ def explained(error: Exception, recorder: Recorder, given: Hyperparameters, devi
     if text in _NOT_FINITE:
         step = recorder.last_step + 1
         return NonFiniteLoss(f"the loss of step {step} is {_NOT_FINITE[text]}: {recorder.advice()}")
+    if full := next((words for words in _NO_ROOM if words in text), None):  # To tensorstore an exhausted resource too.
+        return TrainingError(
+            f"a checkpoint or an export could not be written: {full}. Make room where the step's output is, and run it"
+            " again: it resumes from its last whole checkpoint"
+        )
     if "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
         each = given.train_batch_size // devices.count
         return TrainingError(

@@ -82,6 +82,15 @@ def test_a_step_that_is_not_there_is_refused_with_those_that_are(training: Path)
         find_model(str(training), 7)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_a_model_with_code_of_its_own_is_refused(tmp_path: Path, name: str) -> None:
+    """Levanter asks transformers to execute such code whenever it loads a tokenizer."""
+    folder = export(tmp_path / "model")
+    (tmp_path / "model" / name).write_text('{"model_type": "llama", "auto_map": {"AutoTokenizer": [null, "evil.T"]}}')
+    with pytest.raises(DataError, match=rf"model/{name} names code to be executed .*evil\.T.* is never executed here"):
+        find_model(folder)
+
+
 def test_tokenizers_are_the_same_whoever_saved_them(tmp_path: Path) -> None:
     one, other, third = (tmp_path / name for name in "abc")
     saved_again = {**TOKENIZER, "model": {**TOKENIZER["model"], "merges": ["a b"]}, "truncation": {"max_length": 8}}
