@@ -22,7 +22,7 @@ from marin_rules.clusters.ranks import RankCall, RanksEnd
 from support.emulators.gcs.emulator import GcsEmulator
 from support.emulators.waiting import wait
 
-PACE = Pace(look=0.05, beat=0.2, start=20.0, silent=2.0, orphaned=20.0, stop=5.0)
+PACE = Pace(look=0.05, beat=0.2, start=20.0, silent=15.0, orphaned=20.0, stop=5.0)
 FOLDER = "gs://bucket/meetings/train-1"
 
 pytestmark = pytest.mark.processes
@@ -91,13 +91,13 @@ class Lab:
     def ended(self, rank: int) -> int:
         """The exit code of a host that ends."""
         _, thread, codes = self.threads[rank]
-        thread.join(20)
+        thread.join(60)
         return codes[0]
 
     def close(self) -> None:
         for host, thread, _ in self.threads.values():
             host.stop()
-            thread.join(20)
+            thread.join(60)
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_none_starts_before_all_are_there(lab: Lab, tmp_path: Path) -> None:
     wait(lambda: phases(2), lambda found: found == [Phase.READY, Phase.READY])
     assert not note.exists()
     lab.boot(2, "true")
-    thread.join(20)
+    thread.join(60)
     assert ends[0].problem is None
     assert note.exists()
 
@@ -168,6 +168,7 @@ def test_a_machine_that_never_comes_is_no_fault_of_the_step(lab: Lab) -> None:
 
 
 def test_a_machine_that_falls_silent_is_lost(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.machines.pace = replace(PACE, silent=2.0)
     lab.boot(0, "sleep 60")
     lab.boot(1, "sleep 60")
     silent = lab.boot(2, "sleep 60")
@@ -191,7 +192,7 @@ def test_a_machine_that_starts_again_does_not_run_its_rank_again(lab: Lab, tmp_p
     os.killpg(host._running._process.pid, 9)  # type: ignore[union-attr]
     old.join(0.1)
     lab.boot(1, f"echo again >> {began}")
-    thread.join(20)
+    thread.join(60)
     host.stop()
     assert ends[0].lost_machines
     assert "its machine rebooted" in str(ends[0].problem)
@@ -210,7 +211,7 @@ def test_a_machine_that_starts_again_before_any_rank_may_start_runs_its_own(lab:
     word = Meeting(FOLDER).host(1)
     wait(lambda: Meeting(FOLDER).host(1), lambda found: found.boot != word.boot)
     lab.boot(2, script)
-    thread.join(20)
+    thread.join(60)
     host.stop()
     assert ends[0].problem is None
     assert sorted(began.read_text().split()) == ["0", "1", "2"]
@@ -234,7 +235,7 @@ def test_machines_that_their_service_reports_lost_end_the_round(lab: Lab) -> Non
     thread, ends = lab.in_background()
     wait(lambda: phases(3), lambda found: found == [Phase.RUNNING] * 3)
     lab.machines.gone = "TPU slice t was lost: SUSPENDED"
-    thread.join(20)
+    thread.join(60)
     assert ends[0] == RanksEnd("TPU slice t was lost: SUSPENDED", lost_machines=True, facts={"zone": "us-central2-b"})
 
 
@@ -245,7 +246,7 @@ def test_machines_that_cannot_be_replaced_end_the_step_when_one_is_lost(lab: Lab
     thread, ends = lab.in_background()
     wait(lambda: phases(3), lambda found: found == [Phase.RUNNING] * 3)
     lab.machines.gone = "machine 2 was lost"
-    thread.join(20)
+    thread.join(60)
     assert ends[0] == RanksEnd("machine 2 was lost", facts={"zone": "us-central2-b"})
     assert lab.machines.replaced == []
 
@@ -287,7 +288,7 @@ def test_a_stop_reaches_the_ranks_and_lets_them_save(lab: Lab) -> None:
     thread, _ = lab.in_background()
     wait(lambda: phases(3), lambda found: found == [Phase.RUNNING] * 3)
     lab.is_stopped = True
-    thread.join(20)
+    thread.join(60)
     assert [line for _, line in lab.lines].count("saved") == 3
 
 
@@ -336,13 +337,13 @@ def test_another_worker_that_takes_over_ends_the_first(lab: Lab) -> None:
     thread, ends = lab.in_background()
     wait(lambda: phases(3), lambda found: found == [Phase.RUNNING] * 3)
     successor, later = lab.in_background()
-    thread.join(20)
+    thread.join(60)
     assert "another worker of the step has taken its machines over" in str(ends[0].problem)
     wait(
         lambda: [Meeting(FOLDER).host(rank) for rank in range(3)], lambda words: all(w and w.round == 2 for w in words)
     )
     lab.is_stopped = True
-    successor.join(20)
+    successor.join(60)
     assert len(later) == 1
 
 
