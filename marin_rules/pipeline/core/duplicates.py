@@ -3,8 +3,8 @@
 Decided in this order, each among what the ones before have left: the same id, the same text, nearly the same text. Of
 each group the document with the lowest rank is kept.
 
-Near-duplicates are found by locality-sensitive hashing: of the documents whose signatures agree in a whole band, each is
-compared with the first and with the one before it. Two belong together if their signatures agree in at least
+Near-duplicates are found by locality-sensitive hashing: of the documents whose signatures agree in a whole band, each
+is compared with the first and with the one before it. Two belong together if their signatures agree in at least
 `threshold` of all places (an estimate of the Jaccard similarity of their shingles). Groups are connected: a chain of
 near-duplicates is one group.
 """
