@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -13,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import ROOT
-from benchmarks.measure import BenchmarkError, run
+from benchmarks.measure import run
 from benchmarks.table import Row
+from benchmarks.training_environment import training_python
 
 _WORKFLOWS = ROOT / "benchmarks" / "workflows"
 _WARM = 5
@@ -22,10 +22,7 @@ _WARM = 5
 
 
 def training(folder: Path, shrink: int) -> Iterator[Row]:
-    """Needs an environment of the group `train`, whose Python the variable TRAINING_PYTHON names."""
-    python = os.environ.get("TRAINING_PYTHON")
-    if python is None:
-        raise BenchmarkError("set TRAINING_PYTHON to the Python of an environment with the group `train`")
+    python = training_python()
     steps = 20 + 100 // shrink
     run([python, str(_WORKFLOWS / "train.py"), "make"], folder)
     cache = {
