@@ -14,6 +14,7 @@ import ctypes
 import gc
 import sys
 import threading
+import warnings
 from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import NoReturn
@@ -32,15 +33,28 @@ def end_beside_threads(code: int, kept_modules: Collection[str]) -> NoReturn:
     What is in `kept_modules` is left as it is: it was there before any code whose destructors matter.
     """
     sys.setswitchinterval(_WITHOUT_TURNS)
-    threading.excepthook = lambda arguments: None  # A thread that gets a turn finds its modules empty.
     gc.collect()
+    _forget_hooks()
     _clear(module for name, module in reversed(list(sys.modules.items())) if name not in kept_modules)
     gc.collect()
+    _flush_standard_streams()
+    ctypes.PyDLL(None).exit(code)  # Unlike CDLL, it keeps the interpreter's lock.
+    raise AssertionError("unreachable")
+
+
+def _forget_hooks() -> None:
+    """Call nothing any more that libraries have left to be called: it would find its modules empty, and complain."""
+    gc.callbacks.clear()
+    warnings.simplefilter("ignore")
+    threading.excepthook = lambda arguments: None
+    _flush_standard_streams()
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # Libraries put wrappers around them.
+
+
+def _flush_standard_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    ctypes.PyDLL(None).exit(code)  # Unlike CDLL, it keeps the interpreter's lock.
-    raise AssertionError("unreachable")
 
 
 def _clear(modules: Iterable[ModuleType]) -> None:

@@ -72,6 +72,7 @@ GOOD = """
 
     def computes_in_the_background(path):
         # Python itself aborts at its end: C++ does not let its daemon threads be stopped where they are.
+        import gc
         import threading
         import numpy
         import scipy.fft
@@ -83,6 +84,7 @@ GOOD = """
                 began.set()
         threading.Thread(target=compute, daemon=True).start()
         began.wait()
+        gc.callbacks.append(lambda phase, info: KEPT.append(phase))  # As jax does.
         write(path)
 
     def buffered_for_the_log(path):
@@ -204,6 +206,7 @@ def test_habits_of_real_programs(lab: Lab, tmp_path: Path) -> None:
         assert "could not be brought to its files" in lab.info_of(name)["run"]["error"], name
     assert all(not (lab.folder_of("closes_all_files") / str(number)).read_bytes() for number in range(30))
     assert "the end of the log" in (lab.folder_of("buffered_for_the_log") / ".executor_log").read_text()
+    assert "Exception ignored" not in (lab.folder_of("computes_in_the_background") / ".executor_log").read_text()
     assert "left processes running" not in result.output
     assert not os.path.exists(f"/dev/shm/{(tmp_path / 'shared_memory.name').read_text()}")
 
