@@ -1,4 +1,6 @@
-"""A training that is killed with its driver and its worker, again and again: it ends as if nothing had happened."""
+"""A training that is killed with its driver and its worker, or stopped, again and again: it ends as if nothing had
+happened.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def training(lab: Lab, trained: Path, *, cpu: int = 2, replicas: int = 1) -> Pat
     return lab.experiment(EXPERIMENT.format(tests=tests, tokens=tokens, cpu=cpu, replicas=replicas))
 
 
-def test_killed_three_times_it_ends_with_the_same_losses(training_lab: Lab, trained: Path) -> None:
+def test_killed_three_times_and_stopped_once_it_ends_with_the_same_losses(training_lab: Lab, trained: Path) -> None:
     lab, file = training_lab, training(training_lab, trained)
 
     def output() -> Path:
@@ -49,19 +51,37 @@ def test_killed_three_times_it_ends_with_the_same_losses(training_lab: Lab, trai
         folder = output() / "checkpoints" / "step-40"
         return folder.exists() and not (folder / "files.json").exists()
 
-    resumed = []
-    for moment in (has_come_to(25), writes_checkpoint, has_come_to(66)):
-        run = lab.start_snakemake(experiment=file)
-        run.wait_for(lambda run=run, moment=moment: moment(run), "the moment to be killed in")
+    def kill(run: Running) -> None:
         run.kill_everything()
         assert lab.status_of("model") == "RUNNING", run.output
+
+    def stop(run: Running) -> None:
+        run.interrupt()
+        assert run.wait().code != 0
+        assert lab.status_of("model") == "CANCELLED", run.output
+
+    resumed, reached = [], []
+    for moment, end in (
+        (has_come_to(25), kill),
+        (writes_checkpoint, kill),
+        (has_come_to(48), stop),
+        (has_come_to(66), kill),
+    ):
+        run = lab.start_snakemake(experiment=file)
+        run.wait_for(lambda run=run, moment=moment: moment(run), "the moment to be ended in")
+        end(run)
         resumed += re.findall(r"resumes after step (\d+)", run.output)
+        reached += re.findall(rf"step (\d+)/{STEPS}  loss", run.output)[-1:]
     last = lab.snakemake(experiment=file, env={"JAX_DEBUG_LOG_MODULES": "jax._src.compiler"})
     assert last.code == 0, last.output
     assert "Persistent compilation cache hit for 'jit__train_step'" in last.output, "attempts share what they compile"
     resumed += re.findall(r"resumes after step (\d+)", last.output)
+    after_first, after_second, after_stop, after_last = resumed
+    assert after_first == "21"
     # The second kill was in the middle of a checkpoint, or just after it: at most one interval is lost.
-    assert resumed in (["21", "21", "61"], ["21", "41", "61"]), resumed
+    assert after_second in ("21", "41"), resumed
+    assert after_stop == reached[2], "a stop signal, unlike a kill, leaves time for a checkpoint: no step is lost"
+    assert after_last == "61"
 
     assert metrics(output()) == metrics(trained / "whole")
     assert metrics(output(), "eval/loss") == metrics(trained / "whole", "eval/loss")

@@ -7,8 +7,9 @@ from typing import Any
 
 from marin_rules.pipeline.core.files import join
 from marin_rules.pipeline.training.checkpoints import seal
-from marin_rules.pipeline.training.config import Running
-from marin_rules.pipeline.training.levanter_config import Places
+from marin_rules.pipeline.training.config import Hyperparameters, Running
+from marin_rules.pipeline.training.interruption import StopSignal
+from marin_rules.pipeline.training.levanter_config import Places, checkpoint_settings
 from marin_rules.pipeline.training.metrics import Recorder
 
 _END_OF_STEP = "throughput/loading_time"  # The last thing that Levanter reports of a step.
@@ -100,18 +101,40 @@ def optional_trackers(running: Running, places: Places) -> tuple[Any, ...]:
     return tuple(trackers)
 
 
-def watched_checkpointer(recorder: Recorder, settings: Mapping[str, Any], *, resumed_from: int | None) -> Any:
-    """A checkpointer's config that keeps metrics and checkpoints in step, and stops the training at a fault."""
+def watched_checkpointer(
+    recorder: Recorder,
+    given: Hyperparameters,
+    running: Running,
+    places: Places,
+    stop: StopSignal,
+    *,
+    resumed_from: int | None,
+) -> Any:
+    """A checkpointer's config that keeps metrics and checkpoints in step, and ends the training when it is told to."""
     from dataclasses import dataclass
 
     import jax
-    from levanter.checkpoint import Checkpointer, CheckpointerConfig, CheckpointInterval
+    from levanter.checkpoint import Checkpointer, CheckpointerConfig, CheckpointInterval, CheckpointRetention
 
     class WatchedCheckpointer(Checkpointer):  # type: ignore[misc]
         def on_step(self, *, tree: Any, step: int, force: bool = False) -> None:
             recorder.stop_at_fault()
-            if int(step) != resumed_from:  # That one is there, and has been looked through.
-                super().on_step(tree=tree, step=step, force=force)
+            step = int(step)
+            if step == resumed_from:  # That one is there, and has been looked through.
+                return
+            if not force:
+                stop.listen()
+                if is_better_saved_later(step, given):
+                    return
+                if stop.is_set:
+                    self.request_checkpoint(CheckpointRetention.TEMPORARY)
+            super().on_step(tree=tree, step=step, force=force)
+            if force:
+                stop.ignore()
+            if stop.is_set and self._last_save_step == step:
+                self.wait_until_finished()
+                recorder.say(f"step {step + 1}/{recorder.work.steps}: stops, as a signal asks")
+                stop.end_process()
 
         def save_checkpoint(
             self, tree: Any, step: int, destination: str, commit_callback: Any = None, **options: Any
@@ -138,4 +161,19 @@ def watched_checkpointer(recorder: Recorder, settings: Mapping[str, Any], *, res
                 keep_last_temporary_checkpoints=self.keep_last_temporary_checkpoints,
             )
 
-    return WatchedCheckpointerConfig(**settings)
+    return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places))
+
+
+def is_better_saved_later(step: int, given: Hyperparameters) -> bool:
+    """Whether a checkpoint after this step is left to the next one.
+
+    Levanter writes checkpoints before it evaluates and exports. A run that is killed in between resumes behind the
+    step, and would have a gap there.
+    """
+
+    def evaluates_or_exports(step: int) -> bool:
+        exports = given.steps_per_hf_export or given.steps_per_export
+        return any((step + 1) % every == 0 for every in (given.steps_per_eval, exports))
+
+    is_kept_for_good = step % given.steps_per_export == 0
+    return evaluates_or_exports(step) and not evaluates_or_exports(step + 1) and not is_kept_for_good

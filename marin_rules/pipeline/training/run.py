@@ -20,7 +20,8 @@ from marin_rules.pipeline.training.config import Hyperparameters, Running
 from marin_rules.pipeline.training.errors import NonFiniteLoss, TrainingError
 from marin_rules.pipeline.training.guards import check_batch, check_device
 from marin_rules.pipeline.training.hooks import optional_trackers, recording_tracker, watched_checkpointer
-from marin_rules.pipeline.training.levanter_config import Places, checkpoint_settings, trainer_config
+from marin_rules.pipeline.training.interruption import StopSignal
+from marin_rules.pipeline.training.levanter_config import Places, trainer_config
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.throughput import Work
 
@@ -90,6 +91,7 @@ def run(
         places = Places(output, tokenizer, scratch)
         checkpoint = _agreed_checkpoint(places.checkpoints, is_first)
         resumed_from = None if checkpoint is None else checkpoint.step
+        stop = StopSignal()
         recorder = Recorder(
             join(output if is_first else scratch, "metrics.jsonl"),
             work,
@@ -102,9 +104,7 @@ def run(
             running,
             places,
             trackers=(recording_tracker(recorder), *optional_trackers(running, places)),
-            checkpointer=watched_checkpointer(
-                recorder, checkpoint_settings(given, running, places), resumed_from=resumed_from
-            ),
+            checkpointer=watched_checkpointer(recorder, given, running, places, stop, resumed_from=resumed_from),
         )
         trainer.load_checkpoint = checkpoint is not None
         trainer.load_checkpoint_path = None if checkpoint is None else checkpoint.path
@@ -113,6 +113,7 @@ def run(
         except Exception as error:
             raise explained(error, recorder, given, devices) from error
         finally:
+            stop.ignore()
             recorder.flush()
         recorder.stop_at_fault()
     return recorder, devices
