@@ -1,4 +1,4 @@
-"""When a checkpoint waits for the next step, and what a stop signal does to a process that trains."""
+"""What is decided around a training: when a checkpoint waits, what a signal does, what trackers know the run by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from marin_rules.pipeline.training.config import Hyperparameters
-from marin_rules.pipeline.training.hooks import is_better_saved_later
+from marin_rules.pipeline.training.hooks import is_better_saved_later, wandb_id
 
 SIGNALLED = """
 import os, signal, sys, threading
@@ -41,6 +41,19 @@ TERMINATE = "os.kill(os.getpid(), signal.SIGTERM)"
 def test_checkpoints_wait_for_a_step_that_nothing_follows(every: dict[str, int], later: list[int]) -> None:
     given = Hyperparameters(16, 100, 1e-3, **every)
     assert [step for step in range(12) if is_better_saved_later(step, given)] == later
+
+
+@pytest.mark.parametrize(
+    ("output", "known_by"),
+    [
+        ("/data/out/checkpoints/tiny-1a2b3c", "tiny-1a2b3c"),
+        ("gs://bucket/out/checkpoints/tiny-1a2b3c/", "tiny-1a2b3c"),
+        ("out/lr=0.003,é-1a2b3c", "lr_0.003__-1a2b3c"),
+        (f"out/{'n' * 200}-1a2b3c", f"{'n' * 121}-1a2b3c"),
+    ],
+)
+def test_runs_are_known_to_weights_and_biases_by_their_output(output: str, known_by: str) -> None:
+    assert wandb_id(output) == known_by
 
 
 @pytest.mark.processes

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,55 @@ def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None
     assert abs(first - trained[-1][1]) < 0.3 < trained[0][1] - first
     rates = [rate for _, rate in metrics(runs / "anneal", "learning_rate")]
     assert rates == sorted(rates, reverse=True)
+
+
+READ_TRACKED = """
+import json, struct, sys
+from pathlib import Path
+from tensorboardX.proto.event_pb2 import Event
+from wandb.proto.wandb_internal_pb2 import Record
+
+(events,) = Path("tensorboard", "run").glob("events.*")
+data, board = events.read_bytes(), []
+while data:  # Each record: length, checksum of it, content, checksum of that.
+    (length,) = struct.unpack("<Q", data[:8])
+    event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
+    board += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "train/loss"]
+
+(file,) = Path("wandb").glob("offline-run-*/run-*.wandb")
+data, records, content, position = file.read_bytes(), [], b"", 7
+while position + 7 <= len(data):  # A log as LevelDB's: blocks of 32 KiB, and records that may be cut at their ends.
+    if (left := 32768 - position % 32768) < 7:
+        position += left
+        continue
+    length, part = struct.unpack("<HB", data[position + 4 : position + 7])
+    content, position = content + data[position + 7 : position + 7 + length], position + 7 + length
+    if part in (1, 4):  # Whole, or the last part.
+        records, content = [*records, Record.FromString(content)], b""
+(run,) = [record.run for record in records if record.HasField("run")]
+logged = [
+    {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+    for record in records
+    if record.HasField("history")
+]
+wandb = [(one["_step"], one["train/loss"]) for one in logged if "train/loss" in one]
+json.dump({"board": board, "wandb": wandb, "id": run.run_id, "tags": list(run.tags)}, sys.stdout)
+"""
+"""What TensorBoard and Weights & Biases would show, read from their files."""
+
+
+def test_trackers_show_the_losses_of_the_metrics(runs: Path, training_python: Path) -> None:
+    output = runs / "anneal"
+    done = subprocess.run(
+        [str(training_python), "-c", READ_TRACKED], cwd=output, env=dict(os.environ), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    for name in ("board", "wandb"):
+        losses = dict(shown[name])
+        assert losses == pytest.approx(dict(metrics(output)), rel=1e-6), name
+    assert shown["id"] == "anneal", "a run of its own, known by the name of the output"
+    assert "short" in shown["tags"]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:

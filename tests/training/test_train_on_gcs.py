@@ -29,7 +29,7 @@ tokens = default_tokenize("words", text, tokenizer)
 held_tokens = default_tokenize("held", held, tokenizer, is_validation=True)
 given = SimpleTrainConfig(ResourceConfig.with_cpu(cpu=2, ram="1500m"), **asdict(hyperparameters()))
 model = default_train("words", tokens, MODEL, given, validation_sets={{"held": held_tokens}})
-few = replace(given, num_train_steps=2, warmup=0, initialize_from_hf=model)
+few = replace(given, num_train_steps=2, warmup=0, initialize_from_hf=model, tensorboard=True)
 again = default_train("again", tokens, None, few)
 scores = default_eval(again, held_out={{"held": held}}, offline=True)
 
@@ -65,6 +65,7 @@ def test_a_model_is_trained_resumed_begun_with_and_evaluated_in_a_bucket(
         assert metrics(tmp_path, name) == metrics(trained / "whole", name), "each step is there once"
     first = json.loads(of_step(gcs, "checkpoints/again", "metrics.jsonl").splitlines()[0])["train/loss"]
     assert first == pytest.approx(metrics(tmp_path)[-1][1], abs=0.15), "it begins with what the other has learnt"
+    assert of_step(gcs, "checkpoints/again", r"tensorboard/run/events\.[^/]+").count(b"train/loss") == 2 + 1  # The end.
     results = json.loads(of_step(gcs, "evaluation/checkpoints/again", "results.json"))
     assert results["held_out"]["held"]["bits_per_byte"]["value"] < 0.3
 

@@ -19,7 +19,7 @@ from marin_rules.pipeline.tokenize import ChatDatasetFormat, TokenizeConfig, tok
 from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
 from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
-from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Running, TrainConfig
+from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Running, TrainConfig, WandbConfig
 from marin_rules.pipeline.training.model import LlamaConfig
 
 SCRIPT = Path(__file__)
@@ -128,6 +128,7 @@ def dpo(folder: Path, name: str) -> Any:
 
 
 def anneal(folder: Path, name: str) -> Any:
+    """With all trackers that can be had."""
     given = hyperparameters(num_train_steps=5, learning_rate=1e-4, lr_schedule="linear", min_lr_ratio=0.0, warmup=0)
     data, begin = str(folder / "tokens"), str(folder / "whole")
     return train(
@@ -136,7 +137,7 @@ def anneal(folder: Path, name: str) -> Any:
             MODEL,
             given,
             initialize_from_checkpoint_path=begin,
-            running=RUNNING,
+            running=replace(RUNNING, tensorboard=True, wandb=WandbConfig(mode="offline"), tags=("short",)),
             output_path=str(folder / name),
         )
     )

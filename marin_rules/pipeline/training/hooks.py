@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from marin_rules.pipeline.core.files import join
+from marin_rules.pipeline.core.files import is_url, join
 from marin_rules.pipeline.training.checkpoints import seal
-from marin_rules.pipeline.training.config import Hyperparameters, Running
+from marin_rules.pipeline.training.config import Hyperparameters, Running, WandbConfig
+from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.interruption import StopSignal
 from marin_rules.pipeline.training.levanter_config import Places, checkpoint_settings
 from marin_rules.pipeline.training.metrics import Recorder
@@ -77,28 +80,52 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def optional_trackers(running: Running, places: Places) -> tuple[Any, ...]:
+def optional_trackers(running: Running, places: Places, *, resumed_from: int | None) -> tuple[Any, ...]:
     """Weights & Biases and TensorBoard, where they are wanted."""
     trackers: list[Any] = []
     if running.wandb is not None:
-        from levanter.tracker.wandb import WandbConfig
-
-        wandb = running.wandb
-        trackers.append(
-            WandbConfig(
-                project=wandb.project,
-                entity=wandb.entity,
-                group=wandb.group,
-                tags=[*wandb.tags, *running.tags],
-                mode=wandb.mode,
-                save_code=False,
-            )
-        )
+        trackers.append(_wandb(running.wandb, running.tags, places))
     if running.tensorboard:
         from levanter.tracker.tensorboard import TensorboardConfig
 
-        trackers.append(TensorboardConfig(logdir=join(places.output, "tensorboard")))
+        if is_url(places.output) and not places.output.startswith("gs://"):
+            raise TrainingError(
+                f"tensorboard cannot be written to {places.output}: its writer knows files and gs:// only. Leave it"
+                " out: metrics.jsonl has the same numbers"
+            )
+        # What an earlier attempt reported beyond its last checkpoint is not shown beside what comes now.
+        purged = None if resumed_from is None else resumed_from + 1
+        trackers.append(TensorboardConfig(logdir=join(places.output, "tensorboard"), purge_step=purged))
     return tuple(trackers)
+
+
+def _wandb(wandb: WandbConfig, tags: tuple[str, ...], places: Places) -> Any:
+    """A run named after the step and its hash, so that attempts at a step share one run and no others do."""
+    from levanter.tracker.wandb import WandbConfig as LevanterWandbConfig
+
+    if is_url(places.output):
+        if wandb.mode == "offline":
+            raise TrainingError(
+                f"wandb mode 'offline' keeps files of the run beside the others, and {places.output} is no folder of"
+                " this machine: use mode 'online', or tensorboard=True"
+            )
+        os.environ.setdefault("WANDB_DIR", places.scratch)
+    else:
+        os.environ.setdefault("WANDB_DIR", places.output)
+    return LevanterWandbConfig(
+        id=wandb_id(places.output),
+        project=wandb.project,
+        entity=wandb.entity,
+        group=wandb.group,
+        tags=[*wandb.tags, *tags],
+        mode=wandb.mode,
+        save_code=False,
+    )
+
+
+def wandb_id(output: str) -> str:
+    """What Weights & Biases knows a run by: the last words of its output path, as far as it takes them."""
+    return re.sub(r"[^\w.-]", "_", output.rstrip("/").rsplit("/", 1)[-1], flags=re.ASCII)[-128:]
 
 
 def watched_checkpointer(

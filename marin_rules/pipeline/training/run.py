@@ -103,7 +103,10 @@ def run(
             given,
             running,
             places,
-            trackers=(recording_tracker(recorder), *optional_trackers(running, places)),
+            trackers=(
+                recording_tracker(recorder),
+                *optional_trackers(running, places, resumed_from=resumed_from),
+            ),
             checkpointer=watched_checkpointer(recorder, given, running, places, stop, resumed_from=resumed_from),
         )
         trainer.load_checkpoint = checkpoint is not None
