@@ -1,4 +1,6 @@
-"""One model trained by two processes on two nodes of a real Slurm: they meet, share batches, and leave one model."""
+"""One model trained by two processes on two nodes of a real Slurm: they meet, share batches, are stopped together, and
+leave one model.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,28 @@ from support.lab import REPOSITORY, Lab
 from support.slurm.cluster import SlurmCluster
 from training.outputs import facts, metrics
 from training.test_killed import training
+from training.training_runs import STEPS
 
 
 def test_two_processes_train_the_model_of_one(training_lab: Lab, slurm: SlurmCluster, trained: Path) -> None:
-    lab = training_lab
-    result = lab.snakemake(
-        *("--profile", REPOSITORY / "profiles" / "slurm"),
-        experiment=training(lab, trained, cpu=1, replicas=2),
-        env=slurm.environment,
-        timeout=300,
-    )
+    lab, file = training_lab, training(training_lab, trained, cpu=1, replicas=2)
+    profile = ("--profile", REPOSITORY / "profiles" / "slurm")
+
+    def steps_done() -> int:
+        done = list(lab.prefix.glob("model-*/metrics.jsonl"))
+        return done[0].read_text().count('"train/loss"') if done else 0
+
+    run = lab.start_snakemake(*profile, experiment=file, env=slurm.environment)
+    run.wait_for(lambda: steps_done() >= 28, "the moment to be stopped in", timeout=300)
+    run.interrupt()
+    assert run.wait().code != 0
+    lab.wait_until(lambda: lab.status_of("model") == "CANCELLED", "the job has ended")
+    reached = steps_done()
+    assert 28 <= reached < STEPS
+    result = lab.snakemake(*profile, experiment=file, env=slurm.environment, timeout=300)
     assert result.code == 0, result.output
+    log = (lab.folder_of("model") / ".executor_log").read_text()
+    assert f"resumes after step {reached}\n" in log, "no step is lost"
     found, alone = lab.folder_of("model"), trained / "whole"
     assert facts(found)["device"] == {"kind": "cpu", "count": 2, "processes": 2}
     for name in ("train/loss", "eval/loss"):
