@@ -13,6 +13,8 @@ tokens of the format `chat`, where only answers are learned.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from marin_rules import this_process
@@ -32,6 +34,7 @@ from marin_rules.pipeline.training.hugging_face import check_same_tokens, model_
 from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
+from marin_rules.pipeline.training.origin import Origin, begin_or_go_on, content_of
 from marin_rules.pipeline.training.results import conclude, digest
 from marin_rules.pipeline.training.run import Devices, prepare_environment, run
 from marin_rules.pipeline.training.token_rows import held_out, training_sample
@@ -49,6 +52,8 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         check_enough(data, length)
         check_stages([stage.start_step for stage in data.stages], given.train_batch_size, data.block_size)
         beginning = _beginning(config, model, tokenizer)
+        if this_process().rank == 0:
+            begin_or_go_on(config.output_path, _origin(config, model, data, beginning), print)
         prepare_environment(config.running)
 
         def start(places: Places, trainer: Any) -> None:
@@ -115,6 +120,18 @@ def _beginning(config: TrainConfig, model: LlamaConfig, tokenizer: TokenizerFold
     path = str(config.initialize_from_checkpoint_path)
     checkpoint = checkpoint_to_begin_with(path, model, tokenizer, str(config.data_path))
     return {"initialize_model_from_checkpoint_path": checkpoint}
+
+
+def _origin(config: TrainConfig, model: LlamaConfig, data: TrainingData, beginning: Mapping[str, Any]) -> Origin:
+    origin: dict[str, Any] = {
+        "hyperparameters": asdict(config.hyperparameters),
+        "model": asdict(model),
+        "data": _data_facts(str(config.data_path), data)["sha256"],
+    }
+    for folder in (beginning.get(name) for name in ("initialize_from_hf", "initialize_model_from_checkpoint_path")):
+        if folder is not None:
+            origin["first_weights"] = content_of(folder, whole=False)
+    return origin
 
 
 def _compare(

@@ -22,7 +22,7 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
 
     def make(folder: Path) -> None:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
-        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "diverging"])
+        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "remade", "diverging"])
 
     return made_once(tmp_path_factory, "trained-on", make)
 
@@ -76,6 +76,15 @@ def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None
     assert abs(first - trained[-1][1]) < 0.3 < trained[0][1] - first
     rates = [rate for _, rate in metrics(runs / "anneal", "learning_rate")]
     assert rates == sorted(rates, reverse=True)
+
+
+def test_a_checkpoint_of_other_data_is_not_resumed_from(runs: Path) -> None:
+    new = json.loads((runs / "chat_tokens" / "tokens.json").read_text())["splits"]["train"]["sha256"]
+    assert facts(runs / "remade")["data"]["components"]["data"]["sha256"]["train"] == new
+    lines = [json.loads(line) for line in (runs / "remade" / "metrics.jsonl").read_text().splitlines()]
+    first = metrics(runs / "remade")[0][1]
+    assert first != metrics(runs / "whole")[0][1], "the first step saw the new data, with the same first weights"
+    assert [line["step"] for line in lines if "train/loss" in line] == [0, 1]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:

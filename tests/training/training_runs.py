@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -142,12 +143,21 @@ def anneal(folder: Path, name: str) -> Any:
     )
 
 
+def remade(folder: Path, name: str) -> Any:
+    """The data was made again at its old path after the training had begun."""
+    given, data, output = hyperparameters(num_train_steps=2, warmup=0), folder / "remade_tokens", str(folder / name)
+    for tokens in ("tokens", "chat_tokens"):
+        shutil.copytree(folder / tokens, data)
+        train(TrainConfig(str(data), MODEL, given, running=RUNNING, output_path=output))
+        data.rename(folder / f"remade_{tokens}_used")
+
+
 def diverging(folder: Path, name: str) -> Any:
     given = hyperparameters(learning_rate=1e30, max_grad_norm=None, warmup=0)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
 
 
-RUNS = {"whole": base, "sft": sft, "dpo": dpo, "anneal": anneal, "diverging": diverging}
+RUNS = {"whole": base, "sft": sft, "dpo": dpo, "anneal": anneal, "remade": remade, "diverging": diverging}
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])
