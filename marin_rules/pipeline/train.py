@@ -80,6 +80,7 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
             sequence_length=length,
             tokenizer=tokenizer.path,
             start=start,
+            evaluates_average_too=given.ema_beta is not None,
         )
         if this_process().rank != 0:
             return None

@@ -22,7 +22,7 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
 
     def make(folder: Path) -> None:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
-        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "remade", "diverging"])
+        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "remade", "averaged", "diverging"])
 
     return made_once(tmp_path_factory, "trained-on", make)
 
@@ -85,6 +85,15 @@ def test_a_checkpoint_of_other_data_is_not_resumed_from(runs: Path) -> None:
     first = metrics(runs / "remade")[0][1]
     assert first != metrics(runs / "whole")[0][1], "the first step saw the new data, with the same first weights"
     assert [line["step"] for line in lines if "train/loss" in line] == [0, 1]
+
+
+def test_what_is_reported_of_an_average_is_of_what_is_exported(runs: Path) -> None:
+    found = facts(runs / "averaged")
+    evaluated, of_step = (metrics(runs / "averaged", name) for name in ("eval/loss", "eval_of_step/loss"))
+    assert [step for step, _ in evaluated] == [step for step, _ in of_step] == [1, 3]
+    assert evaluated[-1][1] > of_step[-1][1] + 0.1, "the average lags behind"
+    assert found["compared"]["model"]["loss"] == found["evaluation"]["eval/loss"] == evaluated[-1][1]
+    assert not any("ema" in name for name in found["evaluation"])
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:

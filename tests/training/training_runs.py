@@ -152,12 +152,25 @@ def remade(folder: Path, name: str) -> Any:
         data.rename(folder / f"remade_{tokens}_used")
 
 
+def averaged(folder: Path, name: str) -> Any:
+    given = hyperparameters(num_train_steps=4, steps_per_eval=2, warmup=0, ema_beta=0.9)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
+
+
 def diverging(folder: Path, name: str) -> Any:
     given = hyperparameters(learning_rate=1e30, max_grad_norm=None, warmup=0)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
 
 
-RUNS = {"whole": base, "sft": sft, "dpo": dpo, "anneal": anneal, "remade": remade, "diverging": diverging}
+RUNS = {
+    "whole": base,
+    "sft": sft,
+    "dpo": dpo,
+    "anneal": anneal,
+    "remade": remade,
+    "averaged": averaged,
+    "diverging": diverging,
+}
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])

@@ -15,8 +15,9 @@ from marin_rules.pipeline.training.metrics import Recorder
 _END_OF_STEP = "throughput/loading_time"  # The last thing that Levanter reports of a step.
 
 
-def recording_tracker(recorder: Recorder) -> Any:
-    """A tracker's config that hands the recorder what it keeps."""
+def recording_tracker(recorder: Recorder, *, evaluates_average_too: bool = False) -> Any:
+    """A tracker's config that hands the recorder what it keeps. Where the weights of the step and their moving average
+    are both evaluated, `eval/` is of the average, which is what is exported."""
     import dataclasses
 
     import jax
@@ -36,6 +37,8 @@ def recording_tracker(recorder: Recorder) -> Any:
             if "train/loss" in numbers:
                 recorder.trained(step, numbers.pop("train/loss"), self._learning_rate)
             kept = {name: value for name, value in numbers.items() if name.startswith(("train/", "eval/", "lm_eval/"))}
+            if evaluates_average_too:
+                kept = named_by_model(kept)
             if kept:
                 recorder.reported(step, kept)
             if _END_OF_STEP in numbers:
@@ -64,6 +67,18 @@ def recording_tracker(recorder: Recorder) -> Any:
             return RecordingTracker() if jax.process_index() == 0 else NoopTracker()
 
     return RecordingTrackerConfig()
+
+
+def named_by_model(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Levanter evaluates the weights of the step as `eval/loss`, their average as `eval/ema/loss`: to us they are
+    `eval_of_step/loss` and `eval/loss`."""
+    if "eval/loss" in metrics:
+        before, after = "eval/", "eval_of_step/"
+    else:
+        before, after = "eval/ema/", "eval/"
+    return {
+        after + name.removeprefix(before) if name.startswith(before) else name: value for name, value in metrics.items()
+    }
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

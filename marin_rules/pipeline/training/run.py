@@ -81,6 +81,7 @@ def run(
     sequence_length: int,
     tokenizer: str,
     start: Callable[[Places, Any], None],
+    evaluates_average_too: bool = False,
 ) -> tuple[Recorder, Devices]:
     """Train until the last step is done, from wherever an earlier attempt was stopped."""
     devices = meet(running)
@@ -103,7 +104,10 @@ def run(
             given,
             running,
             places,
-            trackers=(recording_tracker(recorder), *optional_trackers(running, places)),
+            trackers=(
+                recording_tracker(recorder, evaluates_average_too=evaluates_average_too),
+                *optional_trackers(running, places),
+            ),
             checkpointer=watched_checkpointer(recorder, given, running, places, stop, resumed_from=resumed_from),
         )
         trainer.load_checkpoint = checkpoint is not None
