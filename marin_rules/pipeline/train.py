@@ -36,7 +36,7 @@ from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
 from marin_rules.pipeline.training.origin import Origin, begin_or_go_on, content_of
 from marin_rules.pipeline.training.results import conclude, digest
-from marin_rules.pipeline.training.run import Devices, prepare_environment, run
+from marin_rules.pipeline.training.run import prepare_environment, run
 from marin_rules.pipeline.training.token_rows import held_out, training_sample
 
 
@@ -84,7 +84,7 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         )
         if this_process().rank != 0:
             return None
-        compared = _compare(config, data, length, tokenizer, recorder, devices)
+        compared = _compare(config, data, length, tokenizer, recorder)
         return conclude(
             config.output_path,
             given,
@@ -141,7 +141,6 @@ def _compare(
     length: int,
     tokenizer: TokenizerFolder,
     recorder: Recorder,
-    devices: Devices,
 ) -> dict[str, dict[str, float]]:
     """The model and n-gram models on the same held-out tokens. Nothing of conversations, which are learned in part."""
     losses = [line["eval/loss"] for line in recorder.lines if "eval/loss" in line]
@@ -150,9 +149,7 @@ def _compare(
     from levanter.tokenizers import load_tokenizer
 
     given = config.hyperparameters
-    each = given.train_batch_size if config.running.per_device_parallelism == -1 else None
-    batch = each or config.running.per_device_parallelism * devices.count
-    most = None if given.max_eval_batches is None else given.max_eval_batches * batch
+    most = None if given.max_eval_batches is None else given.max_eval_batches * given.train_batch_size
     tokens = held_out(data, length, most, load_tokenizer(tokenizer.path))
     model = {"loss": losses[-1], "bits_per_byte": tokens.bits_per_byte(losses[-1] * tokens.predicted)}
     compared = baselines(training_sample(data, length, LARGEST_SAMPLE), tokens, tokenizer.vocabulary)

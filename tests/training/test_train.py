@@ -22,7 +22,7 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
 
     def make(folder: Path) -> None:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
-        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "remade", "averaged", "diverging"])
+        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "diverging"])
 
     return made_once(tmp_path_factory, "trained-on", make)
 
@@ -94,6 +94,13 @@ def test_what_is_reported_of_an_average_is_of_what_is_exported(runs: Path) -> No
     assert evaluated[-1][1] > of_step[-1][1] + 0.1, "the average lags behind"
     assert found["compared"]["model"]["loss"] == found["evaluation"]["eval/loss"] == evaluated[-1][1]
     assert not any("ema" in name for name in found["evaluation"])
+
+
+def test_a_batch_in_pieces_evaluates_as_much(runs: Path) -> None:
+    whole, pieces = facts(runs / "averaged"), facts(runs / "in_pieces")
+    assert pieces["evaluation"]["eval/loss"] == pytest.approx(whole["evaluation"]["eval/loss"], abs=1e-4)
+    assert pieces["compared"]["unigram"] == whole["compared"]["unigram"]
+    assert pieces["train_loss"] == pytest.approx(whole["train_loss"], abs=1e-4)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:

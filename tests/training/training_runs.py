@@ -152,6 +152,13 @@ def remade(folder: Path, name: str) -> Any:
         data.rename(folder / f"remade_{tokens}_used")
 
 
+def in_pieces(folder: Path, name: str) -> Any:
+    """As `averaged`, with a quarter of a batch at a time."""
+    given = hyperparameters(num_train_steps=4, steps_per_eval=2, warmup=0, ema_beta=0.9)
+    running, output = replace(RUNNING, per_device_parallelism=8), str(folder / name)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
+
+
 def averaged(folder: Path, name: str) -> Any:
     given = hyperparameters(num_train_steps=4, steps_per_eval=2, warmup=0, ema_beta=0.9)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -169,6 +176,7 @@ RUNS = {
     "anneal": anneal,
     "remade": remade,
     "averaged": averaged,
+    "in_pieces": in_pieces,
     "diverging": diverging,
 }
 

@@ -55,7 +55,7 @@ class Hyperparameters:
 
     steps_per_eval: int = 1000
     max_eval_batches: int | None = None
-    """How much of each validation set is looked at; None is all of it."""
+    """How much of each validation set is looked at, in batches of `train_batch_size`; None is all of it."""
 
     steps_per_export: int = 10_000
     """How often a checkpoint is kept for good. The last one always is."""

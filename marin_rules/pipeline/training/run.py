@@ -104,6 +104,7 @@ def run(
             given,
             running,
             places,
+            devices=devices.count,
             trackers=(
                 recording_tracker(recorder, evaluates_average_too=evaluates_average_too),
                 *optional_trackers(running, places),
@@ -156,7 +157,7 @@ def explained(error: Exception, recorder: Recorder, given: Hyperparameters, devi
         return TrainingError(
             f"{devices.kind} is out of memory with a batch of {given.train_batch_size}, {each} sequences of"
             f" {recorder.work.sequence_length} tokens on each of {devices.count} devices. Lower per_device_parallelism"
-            " (the result stays the same), or train_batch_size or train_seq_len; or use more devices"
+            " (for plain text the result stays the same), or train_batch_size or train_seq_len; or use more devices"
         )
     return error
 
