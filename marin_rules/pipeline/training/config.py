@@ -82,13 +82,14 @@ class WandbConfig:
 
 @dataclass(frozen=True)
 class Running:
-    """With what, and how closely watched. Nothing here changes the model."""
+    """With what, and how closely watched. Nothing here changes a model of text."""
 
     device: Device = "cpu"
     """What the step was given; training does not start where it is missing."""
 
     per_device_parallelism: int = -1
-    """Sequences at a time on a device; the rest of a batch follows. -1 is all of them at once."""
+    """Sequences at a time on a device; the rest of a batch follows. -1 is all of them at once. Only of conversations it
+    changes the model: each piece of a batch weighs the same, however many tokens of answers it has."""
 
     checkpoint_minutes: float = 10.0
     """How much work a kill may cost at most."""

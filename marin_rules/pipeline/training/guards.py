@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from marin_rules import VersionedValue
 from marin_rules.pipeline.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def check_running(running: Running) -> None:
     """Refuse numbers with which a run cannot be looked after."""
     for name in ("checkpoint_minutes", "progress_seconds"):
         _check_number(name, getattr(running, name), least=0)
-    each = running.per_device_parallelism
+    each: object = running.per_device_parallelism
+    each = each.value if isinstance(each, VersionedValue) else each
     if not isinstance(each, int) or isinstance(each, bool) or (each < 1 and each != -1):
         raise TrainingError(f"per_device_parallelism {each!r} must be at least 1, or -1 for all")
 
