@@ -100,12 +100,27 @@ def _steps(value: float, steps: int) -> int:
 def check_sequence_length(given: Hyperparameters, model: LlamaConfig) -> int:
     """Tokens a sequence."""
     length = given.train_seq_len or model.max_seq_len
+    if length < 2:
+        raise TrainingError(f"a sequence of {length} token has nothing to predict: give a longer train_seq_len")
     if length > model.max_seq_len:
         raise TrainingError(
             f"train_seq_len {length} is longer than the model's max_seq_len {model.max_seq_len}:"
             " shorten it, or give the model a longer one"
         )
     return length
+
+
+def check_exportable(model: LlamaConfig) -> None:
+    """Refuse shapes that Hugging Face's `llama` does not have: the training would fail at its end, or its model could
+    not be loaded."""
+    for name in ("use_qk_norm", "hybrid_norm", "input_embedding_norm"):
+        if getattr(model, name):
+            raise TrainingError(f"a model with {name} cannot be exported for Hugging Face: leave it False")
+    if model.head_size * model.num_heads != model.hidden_dim:
+        raise TrainingError(
+            f"a model whose head_dim {model.head_size} times num_heads {model.num_heads} is not its hidden_dim"
+            f" {model.hidden_dim} cannot be exported for Hugging Face: Levanter writes and reads no head_dim"
+        )
 
 
 def check_batch(batch: int, devices: int, per_device_parallelism: int = -1) -> None:
@@ -154,6 +169,8 @@ def check_initialization(model: LlamaConfig | None, from_hf: object, from_checkp
         raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two beginnings: give one")
     if model is None and from_hf is None:
         raise TrainingError("no model: give its config, or initialize_from_hf, which brings one")
+    if model is not None:
+        check_exportable(model)
     if model is not None and from_hf is not None and not model.scan_layers:
         raise TrainingError(
             "a model that begins with a Hugging Face folder needs scan_layers=True, for Levanter reads such weights"
