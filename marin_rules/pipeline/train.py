@@ -30,7 +30,12 @@ from marin_rules.pipeline.training.guards import (
     check_stages,
     check_vocabulary,
 )
-from marin_rules.pipeline.training.hugging_face import check_same_tokens, model_folder, read_hugging_face
+from marin_rules.pipeline.training.hugging_face import (
+    check_same_tokens,
+    check_says_all,
+    model_folder,
+    read_hugging_face,
+)
 from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
@@ -109,6 +114,7 @@ def _model(config: TrainConfig, data: TrainingData, tokenizer: TokenizerFolder) 
     if config.model is None:
         return shape
     check_same_shape(config.model, shape, folder, in_checkpoint=False)
+    check_says_all(folder, config.model)
     return config.model
 
 
