@@ -66,7 +66,12 @@ def test_precisions(precision: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"checkpoint_minutes": -1.0}, {"progress_seconds": float("nan")}, {"per_device_parallelism": 0}],
+    [
+        {"checkpoint_minutes": -1.0},
+        {"checkpoint_minutes": 0},
+        {"progress_seconds": float("nan")},
+        {"per_device_parallelism": 0},
+    ],
     ids=str,
 )
 def test_bad_ways_to_run(change: dict[str, Any]) -> None:

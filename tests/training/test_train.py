@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -22,7 +23,11 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
 
     def make(folder: Path) -> None:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
-        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "diverging"])
+        run_trainings(
+            training_python,
+            folder,
+            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "diverging"],
+        )
 
     return made_once(tmp_path_factory, "trained-on", make)
 
@@ -101,6 +106,11 @@ def test_a_batch_in_pieces_evaluates_as_much(runs: Path) -> None:
     assert pieces["evaluation"]["eval/loss"] == pytest.approx(whole["evaluation"]["eval/loss"], abs=1e-4)
     assert pieces["compared"]["unigram"] == whole["compared"]["unigram"]
     assert pieces["train_loss"] == pytest.approx(whole["train_loss"], abs=1e-4)
+
+
+def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> None:
+    said = (runs / "set_back.said").read_text()
+    assert re.findall(r"step (\d)/4: checkpoint of", said) == ["2", "3", "4", "4"]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:

@@ -6,6 +6,8 @@ it in some dozen steps than how often each word occurs. A step takes long enough
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import os
 import random
@@ -13,7 +15,9 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from marin_rules.pipeline.mixture import lm_varying_mixture_data_config, mixture
 from marin_rules.pipeline.tokenize import ChatDatasetFormat, TokenizeConfig, tokenize
@@ -164,6 +168,29 @@ def averaged(folder: Path, name: str) -> Any:
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
 
 
+def set_back(folder: Path, name: str) -> Any:
+    """The machine's clock goes back an hour whenever somebody looks at it."""
+    import levanter.checkpoint
+
+    class Clock(datetime.datetime):
+        looks = 0
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            cls.looks += 1
+            return datetime.datetime(2030, 1, 1) - datetime.timedelta(hours=cls.looks)
+
+    given = hyperparameters(num_train_steps=4, warmup=0, steps_per_eval=1000, steps_per_export=1000)
+    running, output = replace(RUNNING, checkpoint_minutes=1e-6), str(folder / name)
+    fake = SimpleNamespace(**{**vars(datetime), "datetime": Clock})
+    with (
+        open(folder / f"{name}.said", "w") as said,
+        contextlib.redirect_stdout(said),
+        mock.patch.object(levanter.checkpoint, "datetime", fake),
+    ):
+        return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
+
+
 def diverging(folder: Path, name: str) -> Any:
     given = hyperparameters(learning_rate=1e30, max_grad_norm=None, warmup=0)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -177,6 +204,7 @@ RUNS = {
     "remade": remade,
     "averaged": averaged,
     "in_pieces": in_pieces,
+    "set_back": set_back,
     "diverging": diverging,
 }
 

@@ -61,8 +61,9 @@ def check_hyperparameters(given: Hyperparameters) -> None:
 
 def check_running(running: Running) -> None:
     """Refuse numbers with which a run cannot be looked after."""
-    for name in ("checkpoint_minutes", "progress_seconds"):
-        _check_number(name, getattr(running, name), least=0)
+    # To Levanter, an interval of 0 is none at all.
+    _check_number("checkpoint_minutes", running.checkpoint_minutes, above=0)
+    _check_number("progress_seconds", running.progress_seconds, least=0)
     each: object = running.per_device_parallelism
     each = each.value if isinstance(each, VersionedValue) else each
     if not isinstance(each, int) or isinstance(each, bool) or (each < 1 and each != -1):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from marin_rules.pipeline.core.files import join
@@ -174,9 +176,16 @@ def watched_checkpointer(
                 save_interval=self.save_interval,
                 step_policies=[CheckpointInterval(**interval) for interval in self.keep or []],
                 keep_last_temporary_checkpoints=self.keep_last_temporary_checkpoints,
+                dt_now_injection=steady_now,
             )
 
     return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places))
+
+
+def steady_now() -> datetime:
+    """For intervals alone: a clock that was set back would keep checkpoints from being written until it has caught
+    up."""
+    return datetime.fromtimestamp(time.monotonic(), UTC)
 
 
 def is_better_saved_later(step: int, given: Hyperparameters) -> bool:

@@ -71,6 +71,7 @@ class Recorder:
         resumed_from: int | None,
         progress_seconds: float = 10.0,
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = print,
     ) -> None:
         self.path, self.work = path, work
@@ -78,6 +79,7 @@ class Recorder:
         self._grows = not is_url(path)
         self.say = say
         self._clock, self._progress_seconds = clock, progress_seconds
+        self._timer = timer  # Of durations: a clock may be set back.
         last = -1 if resumed_from is None else resumed_from
         self.lines = [line for line in read_metrics(path) if line["step"] <= last]
         self.last_step = max((line["step"] for line in self.lines if "train/loss" in line), default=-1)
@@ -92,11 +94,11 @@ class Recorder:
 
     def trained(self, step: int, loss: float, learning_rate: float | None) -> None:
         """A step is done. Levanter says so again at the end of a run: only the first time is kept."""
-        now = self._clock()
+        now = self._timer()
         if step <= self.last_step:
             return
         seconds = None if self._step_began is None else now - self._step_began
-        line: Line = {"step": step, "time": now, "train/loss": loss, "tokens": self.work.tokens(step)}
+        line: Line = {"step": step, "time": self._clock(), "train/loss": loss, "tokens": self.work.tokens(step)}
         if (flops := self.work.flops(step)) is not None:
             line["flops"] = flops
         if learning_rate is not None:
@@ -126,7 +128,7 @@ class Recorder:
 
     def next_step_begins(self) -> None:
         """Evaluations, checkpoints and exports are over: from now on it is the next step that takes time."""
-        self._step_began = self._clock()
+        self._step_began = self._timer()
 
     def advice(self) -> str:
         """What to try when the loss has gone wrong."""
@@ -153,7 +155,7 @@ class Recorder:
             if self._grows:
                 with open(self.path, "ab") as file:
                     file.write(json.dumps(line).encode() + b"\n")
-            elif (now := self._clock()) - self._uploaded >= _UPLOAD_SECONDS:
+            elif (now := self._timer()) - self._uploaded >= _UPLOAD_SECONDS:
                 self._uploaded = now
                 self._write_all()
         except OSError as error:
