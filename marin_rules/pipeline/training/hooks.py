@@ -192,8 +192,10 @@ def is_better_saved_later(step: int, given: Hyperparameters) -> bool:
     """Whether a checkpoint after this step is left to the next one.
 
     Levanter writes checkpoints before it evaluates and exports. A run that is killed in between resumes behind the
-    step, and would have a gap there.
+    step, and would have a gap there. After the last step a checkpoint is written in any case, and not over another.
     """
+    if step + 1 == given.num_train_steps:
+        return True
 
     def evaluates_or_exports(step: int) -> bool:
         exports = given.steps_per_hf_export or given.steps_per_export
