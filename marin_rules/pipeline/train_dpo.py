@@ -27,8 +27,8 @@ from marin_rules.pipeline.training.run import prepare_environment, run
 
 def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
     """Train, or go on training. Gives what `training.json` holds; None in all processes but the first."""
-    check_preferences(config.beta, config.validation_fraction)
     folder, given = model_folder(str(config.initialize_from_hf)), config.hyperparameters
+    check_preferences(config.beta, config.validation_fraction, given.z_loss_weight)
     model, vocabulary = read_hugging_face(folder)
     length = check_sequence_length(given, model)
     pairs = join(config.output_path, "preferences", "pairs.jsonl")
@@ -63,7 +63,13 @@ def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
             )
 
         recorder, devices = run(
-            config.output_path, given, config.running, sequence_length=length, tokenizer=tokenizer.path, start=start
+            config.output_path,
+            given,
+            config.running,
+            sequence_length=length,
+            tokenizer=tokenizer.path,
+            start=start,
+            sequences_per_example=2,
         )
         if not is_first:
             return None

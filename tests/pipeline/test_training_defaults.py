@@ -219,5 +219,8 @@ def test_sft_dpo_and_annealing_need_a_beginning(training: Any) -> None:
         training.default_sft("x", "gs://chats", training.SimpleSFTConfig(*settings))
     with pytest.raises(TrainingError, match="initialize_from_hf"):
         training.default_dpo("x", "gs://pairs", training.SimpleDPOConfig(*settings))
+    useless = training.SimpleDPOConfig(*settings, initialize_from_hf="gs://model", z_loss_weight=0.1)
+    with pytest.raises(TrainingError, match="z_loss_weight 0\\.1 has no effect"):
+        training.default_dpo("x", "gs://pairs", useless)
     with pytest.raises(TrainingError, match="initialize_from_checkpoint_path"):
         training.default_anneal("x", "gs://tokens", MODEL, config(training))

@@ -72,7 +72,10 @@ def test_preferences_are_learned(runs: Path) -> None:
     losses = dict(metrics(runs / "dpo"))
     assert losses[0] == pytest.approx(0.6931, abs=1e-3)  # Policy and reference are the same: log 2.
     assert losses[19] < 0.6
-    assert facts(runs / "dpo")["preferences"]["written"] == 100
+    found = facts(runs / "dpo")
+    assert found["preferences"]["written"] == 100
+    assert found["parameters"] == facts(runs / "whole")["parameters"], "without those of the reference"
+    assert found["tokens"] == 20 * 8 * 2 * 32, "a pair is two sequences"
 
 
 def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None:

@@ -149,8 +149,10 @@ def check_stages(starts: Sequence[int], batch: int, block_size: int) -> None:
             )
 
 
-def check_preferences(beta: float, validation_fraction: float) -> None:
-    """Refuse preferences from which nothing is learnt."""
+def check_preferences(beta: float, validation_fraction: float, z_loss_weight: float = 0.0) -> None:
+    """Refuse preferences from which nothing is learnt, and what would have no effect."""
+    if z_loss_weight:
+        raise TrainingError(f"z_loss_weight {z_loss_weight!r} has no effect on preferences: leave it 0")
     _check_number("beta", beta, above=0)
     _check_number("validation_fraction", validation_fraction, least=0, below=1)
 

@@ -52,7 +52,8 @@ def recording_tracker(recorder: Recorder, *, evaluates_average_too: bool = False
                 recorder.work.flops_per_sequence = flops
             if peak := numbers.get("throughput/theoretical_flops"):
                 recorder.work.peak_flops = peak
-            if parameters := numbers.get("parameter_count"):
+            # Of a model and its reference, those that are trained.
+            if parameters := numbers.get("trainable_parameter_count", numbers.get("parameter_count")):
                 recorder.work.parameters = int(parameters)
 
         def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None: ...

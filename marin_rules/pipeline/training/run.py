@@ -81,12 +81,13 @@ def run(
     sequence_length: int,
     tokenizer: str,
     start: Callable[[Places, Any], None],
+    sequences_per_example: int = 1,
     evaluates_average_too: bool = False,
 ) -> tuple[Recorder, Devices]:
     """Train until the last step is done, from wherever an earlier attempt was stopped."""
     devices = meet(running)
     check_batch(given.train_batch_size, devices.count, running.per_device_parallelism)
-    work = Work(given.num_train_steps, given.train_batch_size, sequence_length)
+    work = Work(given.num_train_steps, given.train_batch_size * sequences_per_example, sequence_length)
     is_first = this_process().rank == 0
     with tempfile.TemporaryDirectory(prefix="train-") as scratch:
         places = Places(output, tokenizer, scratch)
