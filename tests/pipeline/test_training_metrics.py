@@ -104,6 +104,19 @@ def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from:
     assert [line["step"] for line in lines(tmp_path)] == [*kept, 7]
 
 
+def test_lines_that_were_lost_are_reported_and_never_made_up(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    for step in range(3):
+        made.trained(step, 2.5, None)
+    said: list[str] = []
+    again = recorder(tmp_path, clock, 4, say=said.append)
+    assert "no line of 2 of the 5 steps" in said[0]
+    again.trained(4, 0.0, None)  # As Levanter says of a run that was resumed behind its last step.
+    again.trained(5, 2.4, None)
+    assert [(line["step"], line["train/loss"]) for line in lines(tmp_path)] == [(0, 2.5), (1, 2.5), (2, 2.5), (5, 2.4)]
+    assert again.steps_without_line() == [3, 4]
+
+
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, clock: Clock) -> None:
     made = recorder(tmp_path, clock)
     made.trained(0, 2.5, None)
