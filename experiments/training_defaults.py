@@ -19,11 +19,11 @@ from experiments.simple_train_config import Model, SimpleTrainConfig
 from experiments.token_defaults import default_mixture
 from marin_rules import ExecutorStep, InputName, output_path_of, versioned
 from marin_rules.pipeline.mixture import MixtureConfig, lm_mixture_data_config, with_validation_sets
-from marin_rules.pipeline.tokenize import TokenizeConfig
+from marin_rules.pipeline.tokenize import TextDatasetFormat, TokenizeConfig
 from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
 from marin_rules.pipeline.training.beginnings import check_same_shape
-from marin_rules.pipeline.training.config import DpoConfig, TrainConfig
+from marin_rules.pipeline.training.config import DpoConfig, Running, TrainConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.guards import (
     check_batch,
@@ -73,7 +73,7 @@ def default_train(
         versioned(model_config),
         versioned(hyperparameters),
         **initialize,
-        running=replace(train_config.running(), tags=tuple(tags)),
+        running=_running(train_config, tags, tokenized),
     )
     return _step(name, train, config, train_config, description)
 
@@ -124,7 +124,7 @@ def default_dpo(
     """A model that learns which answers are preferred, from documents with prompt, chosen and rejected messages."""
     if dpo_config.initialize_from_hf is None or dpo_config.initialize_from_checkpoint_path is not None:
         raise TrainingError(f"{name}: DPO begins with a Hugging Face folder: give initialize_from_hf, and only that")
-    check_preferences(dpo_config.beta, dpo_config.validation_fraction)
+    check_preferences(dpo_config.beta, dpo_config.validation_fraction, dpo_config.z_loss_weight)
     beginning = _place(dpo_config.initialize_from_hf)
     assert beginning is not None
     config = DpoConfig(
@@ -162,6 +162,23 @@ def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], tra
     if isinstance(tokenized, MixtureConfig):
         return input_of(default_mixture(name, with_validation_sets(tokenized, validation_sets)))
     return input_of(tokenized)
+
+
+def _running(train_config: SimpleTrainConfig, tags: Sequence[str], tokenized: Tokens) -> Running:
+    """Of conversations, a batch in pieces is another result, for each piece weighs the same, however many answers it
+    has. Of text all pieces have as many tokens. (What is at a plain path is text, unless the config is for SFT.)"""
+    running = replace(train_config.running(), tags=tuple(tags))
+    mixed = tokenized.config if isinstance(tokenized, ExecutorStep) else tokenized
+    places = list(mixed.components.values()) if isinstance(mixed, MixtureConfig) else [tokenized]
+    steps = [place.step if isinstance(place, InputName) else place for place in places]
+    configs = [step.config for step in steps if isinstance(step, ExecutorStep)]
+    formats = [plain(config.format) for config in configs if isinstance(config, TokenizeConfig)]
+    is_text = all(isinstance(one, TextDatasetFormat) for one in formats) and not isinstance(
+        train_config, SimpleSFTConfig
+    )
+    if is_text or running.per_device_parallelism == -1:
+        return running
+    return replace(running, per_device_parallelism=versioned(running.per_device_parallelism))
 
 
 def _tokenizer(name: str, tokenized: Tokens) -> Data:

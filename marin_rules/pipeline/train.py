@@ -13,6 +13,8 @@ tokens of the format `chat`, where only answers are learned.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from marin_rules import this_process
@@ -28,12 +30,18 @@ from marin_rules.pipeline.training.guards import (
     check_stages,
     check_vocabulary,
 )
-from marin_rules.pipeline.training.hugging_face import check_same_tokens, model_folder, read_hugging_face
+from marin_rules.pipeline.training.hugging_face import (
+    check_same_tokens,
+    check_says_all,
+    model_folder,
+    read_hugging_face,
+)
 from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
+from marin_rules.pipeline.training.origin import Origin, begin_or_go_on, content_of
 from marin_rules.pipeline.training.results import conclude, digest
-from marin_rules.pipeline.training.run import Devices, prepare_environment, run
+from marin_rules.pipeline.training.run import prepare_environment, run
 from marin_rules.pipeline.training.token_rows import held_out, training_sample
 
 
@@ -49,6 +57,8 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         check_enough(data, length)
         check_stages([stage.start_step for stage in data.stages], given.train_batch_size, data.block_size)
         beginning = _beginning(config, model, tokenizer)
+        if this_process().rank == 0:
+            begin_or_go_on(config.output_path, _origin(config, model, data, beginning))
         prepare_environment(config.running)
 
         def start(places: Places, trainer: Any) -> None:
@@ -75,10 +85,11 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
             sequence_length=length,
             tokenizer=tokenizer.path,
             start=start,
+            evaluates_average_too=given.ema_beta is not None,
         )
         if this_process().rank != 0:
             return None
-        compared = _compare(config, data, length, tokenizer, recorder, devices)
+        compared = _compare(config, data, length, tokenizer, recorder)
         return conclude(
             config.output_path,
             given,
@@ -103,6 +114,7 @@ def _model(config: TrainConfig, data: TrainingData, tokenizer: TokenizerFolder) 
     if config.model is None:
         return shape
     check_same_shape(config.model, shape, folder, in_checkpoint=False)
+    check_says_all(folder, config.model)
     return config.model
 
 
@@ -117,13 +129,24 @@ def _beginning(config: TrainConfig, model: LlamaConfig, tokenizer: TokenizerFold
     return {"initialize_model_from_checkpoint_path": checkpoint}
 
 
+def _origin(config: TrainConfig, model: LlamaConfig, data: TrainingData, beginning: Mapping[str, Any]) -> Origin:
+    origin: dict[str, Any] = {
+        "hyperparameters": asdict(config.hyperparameters),
+        "model": asdict(model),
+        "data": _data_facts(str(config.data_path), data)["sha256"],
+    }
+    for folder in (beginning.get(name) for name in ("initialize_from_hf", "initialize_model_from_checkpoint_path")):
+        if folder is not None:
+            origin["first_weights"] = content_of(folder, whole=False)
+    return origin
+
+
 def _compare(
     config: TrainConfig,
     data: TrainingData,
     length: int,
     tokenizer: TokenizerFolder,
     recorder: Recorder,
-    devices: Devices,
 ) -> dict[str, dict[str, float]]:
     """The model and n-gram models on the same held-out tokens. Nothing of conversations, which are learned in part."""
     losses = [line["eval/loss"] for line in recorder.lines if "eval/loss" in line]
@@ -132,9 +155,7 @@ def _compare(
     from levanter.tokenizers import load_tokenizer
 
     given = config.hyperparameters
-    each = given.train_batch_size if config.running.per_device_parallelism == -1 else None
-    batch = each or config.running.per_device_parallelism * devices.count
-    most = None if given.max_eval_batches is None else given.max_eval_batches * batch
+    most = None if given.max_eval_batches is None else given.max_eval_batches * given.train_batch_size
     tokens = held_out(data, length, most, load_tokenizer(tokenizer.path))
     model = {"loss": losses[-1], "bits_per_byte": tokens.bits_per_byte(losses[-1] * tokens.predicted)}
     compared = baselines(training_sample(data, length, LARGEST_SAMPLE), tokens, tokenizer.vocabulary)

@@ -7,6 +7,7 @@ Its output is that of `marin_rules.pipeline.train`, with `preferences/` as the c
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from marin_rules import this_process
@@ -17,6 +18,8 @@ from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.guards import check_preferences, check_sequence_length, check_vocabulary
 from marin_rules.pipeline.training.hugging_face import model_folder, read_hugging_face
 from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
+from marin_rules.pipeline.training.model import LlamaConfig
+from marin_rules.pipeline.training.origin import Origin, begin_or_go_on, content_of
 from marin_rules.pipeline.training.preferences import write_pairs
 from marin_rules.pipeline.training.results import conclude
 from marin_rules.pipeline.training.run import prepare_environment, run
@@ -24,8 +27,8 @@ from marin_rules.pipeline.training.run import prepare_environment, run
 
 def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
     """Train, or go on training. Gives what `training.json` holds; None in all processes but the first."""
-    check_preferences(config.beta, config.validation_fraction)
     folder, given = model_folder(str(config.initialize_from_hf)), config.hyperparameters
+    check_preferences(config.beta, config.validation_fraction, given.z_loss_weight)
     model, vocabulary = read_hugging_face(folder)
     length = check_sequence_length(given, model)
     pairs = join(config.output_path, "preferences", "pairs.jsonl")
@@ -34,6 +37,8 @@ def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
         check_vocabulary(vocabulary, tokenizer.vocabulary, folder)
         if config.chat_template is None and tokenizer.chat_template is None:
             raise TrainingError(f"the tokenizer of {folder} has no chat template: give one as chat_template")
+        if is_first:
+            begin_or_go_on(config.output_path, _origin(config, model, folder))
         counts = write_pairs(str(config.preferences_path), pairs) if is_first else {}
         prepare_environment(config.running)
 
@@ -58,12 +63,28 @@ def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
             )
 
         recorder, devices = run(
-            config.output_path, given, config.running, sequence_length=length, tokenizer=tokenizer.path, start=start
+            config.output_path,
+            given,
+            config.running,
+            sequence_length=length,
+            tokenizer=tokenizer.path,
+            start=start,
+            sequences_per_example=2,
         )
         if not is_first:
             return None
         more = {"preferences": {"path": str(config.preferences_path), **counts}, "beta": config.beta}
         return conclude(config.output_path, given, model, tokenizer.path, recorder, devices, compared={}, more=more)
+
+
+def _origin(config: DpoConfig, model: LlamaConfig, folder: str) -> Origin:
+    settings = {"beta": config.beta, "validation_fraction": config.validation_fraction}
+    return {
+        "hyperparameters": {**asdict(config.hyperparameters), **settings, "chat_template": config.chat_template},
+        "model": asdict(model),
+        "data": content_of(str(config.preferences_path), whole=True),
+        "first_weights": content_of(folder, whole=False),
+    }
 
 
 def _data(pairs: str, places: Places, chat_template: str | None) -> Any:

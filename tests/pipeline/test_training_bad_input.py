@@ -153,6 +153,25 @@ BAD: dict[str, tuple[Callable[[Path], TrainConfig], str]] = {
         lambda tmp: replace(begin_with(tmp, write_model(tmp / "m")), model=replace(MODEL, num_layers=2)),
         "the model in .*/m has num_layers 1, and the config to train has 2",
     ),
+    "biases": (
+        lambda tmp: begin_with(tmp, write_model(tmp / "m", attention_bias=True)),
+        "m holds a model with attention_bias, which Levanter would leave out",
+    ),
+    "heads of another size": (
+        lambda tmp: begin_with(tmp, write_model(tmp / "m", head_dim=8)),
+        "head_dim 8 times its 2 heads is not its hidden size 32",
+    ),
+    "an activation that the config does not say": (
+        lambda tmp: replace(begin_with(tmp, write_model(tmp / "m", hidden_act="gelu")), model=MODEL),
+        "has the activation 'gelu', which no config says",
+    ),
+    "rotary positions that the config does not say": (
+        lambda tmp: replace(
+            begin_with(tmp, write_model(tmp / "m", rope_scaling={"rope_type": "llama3", "factor": 32.0})),
+            model=replace(MODEL, rope="llama3"),
+        ),
+        "with factor 32.0, and those of a config have 8",
+    ),
     "layers one by one": (
         lambda tmp: replace(begin_with(tmp, write_model(tmp / "m")), model=replace(MODEL, scan_layers=False)),
         "needs scan_layers=True",

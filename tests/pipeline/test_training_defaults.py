@@ -13,6 +13,7 @@ import pytest
 
 from marin_rules import ExecutorStep, ResourceConfig, compute_output_path
 from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
+from marin_rules.pipeline.tokenize import ChatDatasetFormat
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
 
@@ -104,6 +105,23 @@ def test_how_it_is_run_does_not(training: Any, change: dict[str, Any]) -> None:
         for given in (config(training), config(training, **change))
     )
     assert path(one) == path(other)
+
+
+@pytest.mark.parametrize("of", ["tokens", "mixture", "sft of a path", "text"])
+def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of: str) -> None:
+    """Each piece weighs the same, however many tokens of answers it has."""
+    format = None if of == "text" else ChatDatasetFormat("{% generation %}{% endgeneration %}")
+    tokens = training.default_tokenize("t", "gs://chats", "gs://tokenizer", format)
+    if of == "mixture":
+        tokens = training.default_mixture("m", lm_mixture_data_config({"a": tokens}, {"a": 1.0}))
+
+    def made(pieces: int) -> ExecutorStep:
+        if of == "sft of a path":
+            given = training.SimpleSFTConfig(ResourceConfig.with_cpu(), 8, 100, 1e-3, initialize_from_hf="gs://model")
+            return training.default_sft("x", "gs://chats", replace(given, per_device_parallelism=pieces))
+        return training.default_train("x", tokens, MODEL, config(training, per_device_parallelism=pieces))
+
+    assert (len({path(made(pieces)) for pieces in (-1, 2, 4)}) == 3) == (of != "text")
 
 
 @pytest.mark.parametrize(
@@ -201,5 +219,8 @@ def test_sft_dpo_and_annealing_need_a_beginning(training: Any) -> None:
         training.default_sft("x", "gs://chats", training.SimpleSFTConfig(*settings))
     with pytest.raises(TrainingError, match="initialize_from_hf"):
         training.default_dpo("x", "gs://pairs", training.SimpleDPOConfig(*settings))
+    useless = training.SimpleDPOConfig(*settings, initialize_from_hf="gs://model", z_loss_weight=0.1)
+    with pytest.raises(TrainingError, match="z_loss_weight 0\\.1 has no effect"):
+        training.default_dpo("x", "gs://pairs", useless)
     with pytest.raises(TrainingError, match="initialize_from_checkpoint_path"):
         training.default_anneal("x", "gs://tokens", MODEL, config(training))

@@ -66,7 +66,12 @@ def test_precisions(precision: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"checkpoint_minutes": -1.0}, {"progress_seconds": float("nan")}, {"per_device_parallelism": 0}],
+    [
+        {"checkpoint_minutes": -1.0},
+        {"checkpoint_minutes": 0},
+        {"progress_seconds": float("nan")},
+        {"per_device_parallelism": 0},
+    ],
     ids=str,
 )
 def test_bad_ways_to_run(change: dict[str, Any]) -> None:
@@ -170,3 +175,19 @@ def test_vocabulary_and_beginnings() -> None:
 )
 def test_parameters_are_those_of_published_models(shape: dict[str, Any], vocabulary: int, published: int) -> None:
     assert LlamaConfig(**shape).parameters(vocabulary) == published
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"use_qk_norm": True}, {"hybrid_norm": True}, {"input_embedding_norm": True}, {"head_dim": 16}],
+    ids=str,
+)
+def test_what_could_not_be_exported_at_the_end_is_refused_at_the_beginning(change: dict[str, Any]) -> None:
+    with pytest.raises(TrainingError, match=f"{next(iter(change))}.* cannot be exported"):
+        check_initialization(LlamaConfig(hidden_dim=32, num_heads=4, num_kv_heads=2, **change), None, None)
+    check_initialization(LlamaConfig(hidden_dim=32, num_heads=4, num_kv_heads=2, head_dim=8), None, None)
+
+
+def test_a_sequence_has_something_to_predict() -> None:
+    with pytest.raises(TrainingError, match="nothing to predict"):
+        check_sequence_length(Hyperparameters(**GOOD, train_seq_len=1), LlamaConfig(max_seq_len=8))

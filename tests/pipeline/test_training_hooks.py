@@ -36,10 +36,12 @@ TERMINATE = "os.kill(os.getpid(), signal.SIGTERM)"
         ({"steps_per_eval": 2, "steps_per_hf_export": 3}, [3, 5, 9, 11]),
         # A checkpoint that is kept for good is named after its step, and so is written after it: here after 0, 3, 6, 9.
         ({"steps_per_eval": 2, "steps_per_export": 3, "steps_per_hf_export": 100}, [1, 5, 7, 11]),
+        # The last step's is written at the end.
+        ({"num_train_steps": 12, "steps_per_export": 11, "steps_per_hf_export": 100}, [11]),
     ],
 )
 def test_checkpoints_wait_for_a_step_that_nothing_follows(every: dict[str, int], later: list[int]) -> None:
-    given = Hyperparameters(16, 100, 1e-3, **every)
+    given = Hyperparameters(**{"train_batch_size": 16, "num_train_steps": 100, "learning_rate": 1e-3, **every})
     assert [step for step in range(12) if is_better_saved_later(step, given)] == later
 
 

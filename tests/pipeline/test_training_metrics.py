@@ -29,7 +29,7 @@ def clock() -> Clock:
 
 def recorder(path: Path, clock: Clock, resumed_from: int | None = None, **settings: Any) -> Recorder:
     work = Work(steps=10, sequences_per_step=4, sequence_length=16, flops_per_sequence=100.0)
-    settings = {"say": lambda text: None, **settings}
+    settings = {"say": lambda text: None, "timer": clock, **settings}
     return Recorder(str(path / "metrics.jsonl"), work, resumed_from=resumed_from, clock=clock, **settings)
 
 
@@ -54,6 +54,20 @@ def test_a_step_takes_the_time_after_hooks(tmp_path: Path, clock: Clock) -> None
     made.trained(1, 2.4, None)
     assert "seconds" not in lines(tmp_path)[0]
     assert (lines(tmp_path)[1]["seconds"], lines(tmp_path)[1]["tokens_per_second"]) == (2.0, 32.0)
+
+
+def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Path, clock: Clock) -> None:
+    said: list[str] = []
+    timer = Clock()
+    made = recorder(tmp_path, clock, timer=timer, progress_seconds=10.0, say=said.append)
+    for step in range(3):
+        made.trained(step, 2.5, None)
+        made.next_step_begins()
+        timer.now += 10.0
+        clock.now -= 3600.0
+    assert [line["time"] for line in lines(tmp_path)] == [0.0, -3600.0, -7200.0]
+    assert [line.get("seconds") for line in lines(tmp_path)] == [None, 10.0, 10.0]
+    assert len(said) == 3, "and nobody waits for news until the clock has caught up"
 
 
 def test_what_is_said_twice_is_kept_once(tmp_path: Path, clock: Clock) -> None:
@@ -88,6 +102,19 @@ def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from:
     assert [line["step"] for line in lines(tmp_path)] == kept
     again.trained(7, 1.0, None)
     assert [line["step"] for line in lines(tmp_path)] == [*kept, 7]
+
+
+def test_lines_that_were_lost_are_reported_and_never_made_up(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    for step in range(3):
+        made.trained(step, 2.5, None)
+    said: list[str] = []
+    again = recorder(tmp_path, clock, 4, say=said.append)
+    assert "no line of 2 of the 5 steps" in said[0]
+    again.trained(4, 0.0, None)  # As Levanter says of a run that was resumed behind its last step.
+    again.trained(5, 2.4, None)
+    assert [(line["step"], line["train/loss"]) for line in lines(tmp_path)] == [(0, 2.5), (1, 2.5), (2, 2.5), (5, 2.4)]
+    assert again.steps_without_line() == [3, 4]
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, clock: Clock) -> None:

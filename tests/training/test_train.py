@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,7 +25,11 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
 
     def make(folder: Path) -> None:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
-        run_trainings(training_python, folder, ["sft", "dpo", "anneal", "diverging"])
+        run_trainings(
+            training_python,
+            folder,
+            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "diverging"],
+        )
 
     return made_once(tmp_path_factory, "trained-on", make)
 
@@ -69,7 +74,10 @@ def test_preferences_are_learned(runs: Path) -> None:
     losses = dict(metrics(runs / "dpo"))
     assert losses[0] == pytest.approx(0.6931, abs=1e-3)  # Policy and reference are the same: log 2.
     assert losses[19] < 0.6
-    assert facts(runs / "dpo")["preferences"]["written"] == 100
+    found = facts(runs / "dpo")
+    assert found["preferences"]["written"] == 100
+    assert found["parameters"] == facts(runs / "whole")["parameters"], "without those of the reference"
+    assert found["tokens"] == 20 * 8 * 2 * 32, "a pair is two sequences"
 
 
 def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None:
@@ -127,6 +135,33 @@ def test_trackers_show_the_losses_of_the_metrics(runs: Path, training_python: Pa
         assert losses == pytest.approx(dict(metrics(output)), rel=1e-6), name
     assert shown["id"] == "anneal", "a run of its own, known by the name of the output"
     assert "short" in shown["tags"]
+
+
+def test_a_checkpoint_of_other_data_is_not_resumed_from(runs: Path) -> None:
+    assert "began with something else: data changed" in (runs / "remade.error").read_text()
+    old = facts(runs / "whole")["data"]["components"]["data"]["sha256"]["train"]
+    assert facts(runs / "remade")["data"]["components"]["data"]["sha256"]["train"] == old, "it is left as it was"
+
+
+def test_what_is_reported_of_an_average_is_of_what_is_exported(runs: Path) -> None:
+    found = facts(runs / "averaged")
+    evaluated, of_step = (metrics(runs / "averaged", name) for name in ("eval/loss", "eval_of_step/loss"))
+    assert [step for step, _ in evaluated] == [step for step, _ in of_step] == [1, 3]
+    assert evaluated[-1][1] > of_step[-1][1] + 0.1, "the average lags behind"
+    assert found["compared"]["model"]["loss"] == found["evaluation"]["eval/loss"] == evaluated[-1][1]
+    assert not any("ema" in name for name in found["evaluation"])
+
+
+def test_a_batch_in_pieces_evaluates_as_much(runs: Path) -> None:
+    whole, pieces = facts(runs / "averaged"), facts(runs / "in_pieces")
+    assert pieces["evaluation"]["eval/loss"] == pytest.approx(whole["evaluation"]["eval/loss"], abs=1e-4)
+    assert pieces["compared"]["unigram"] == whole["compared"]["unigram"]
+    assert pieces["train_loss"] == pytest.approx(whole["train_loss"], abs=1e-4)
+
+
+def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> None:
+    said = (runs / "set_back.said").read_text()
+    assert re.findall(r"step (\d)/4: checkpoint of", said) == ["2", "3", "4"]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:

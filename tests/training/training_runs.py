@@ -6,13 +6,18 @@ it in some dozen steps than how often each word occurs. A step takes long enough
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import os
 import random
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from marin_rules.pipeline.mixture import lm_varying_mixture_data_config, mixture
 from marin_rules.pipeline.tokenize import ChatDatasetFormat, TokenizeConfig, tokenize
@@ -20,6 +25,7 @@ from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
 from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
 from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Running, TrainConfig, WandbConfig
+from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
 
 SCRIPT = Path(__file__)
@@ -143,12 +149,71 @@ def anneal(folder: Path, name: str) -> Any:
     )
 
 
+def remade(folder: Path, name: str) -> Any:
+    """The data was made again at its old path after the training had begun."""
+    given, data, output = hyperparameters(num_train_steps=2, warmup=0), folder / "remade_tokens", str(folder / name)
+    config = TrainConfig(str(data), MODEL, given, running=RUNNING, output_path=output)
+    shutil.copytree(folder / "tokens", data)
+    train(config)
+    shutil.rmtree(data)
+    shutil.copytree(folder / "chat_tokens", data)
+    try:
+        train(config)
+    except TrainingError as error:
+        (folder / f"{name}.error").write_text(str(error))
+
+
+def in_pieces(folder: Path, name: str) -> Any:
+    """As `averaged`, with a quarter of a batch at a time."""
+    given = hyperparameters(num_train_steps=4, steps_per_eval=2, warmup=0, ema_beta=0.9)
+    running, output = replace(RUNNING, per_device_parallelism=8), str(folder / name)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
+
+
+def averaged(folder: Path, name: str) -> Any:
+    given = hyperparameters(num_train_steps=4, steps_per_eval=2, warmup=0, ema_beta=0.9)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
+
+
+def set_back(folder: Path, name: str) -> Any:
+    """The machine's clock goes back an hour whenever somebody looks at it."""
+    import levanter.checkpoint
+
+    class Clock(datetime.datetime):
+        looks = 0
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            cls.looks += 1
+            return datetime.datetime(2030, 1, 1) - datetime.timedelta(hours=cls.looks)
+
+    given = hyperparameters(num_train_steps=4, warmup=0, steps_per_eval=1000, steps_per_export=1000)
+    running, output = replace(RUNNING, checkpoint_minutes=1e-6), str(folder / name)
+    fake = SimpleNamespace(**{**vars(datetime), "datetime": Clock})
+    with (
+        open(folder / f"{name}.said", "w") as said,
+        contextlib.redirect_stdout(said),
+        mock.patch.object(levanter.checkpoint, "datetime", fake),
+    ):
+        return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
+
+
 def diverging(folder: Path, name: str) -> Any:
     given = hyperparameters(learning_rate=1e30, max_grad_norm=None, warmup=0)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
 
 
-RUNS = {"whole": base, "sft": sft, "dpo": dpo, "anneal": anneal, "diverging": diverging}
+RUNS = {
+    "whole": base,
+    "sft": sft,
+    "dpo": dpo,
+    "anneal": anneal,
+    "remade": remade,
+    "averaged": averaged,
+    "in_pieces": in_pieces,
+    "set_back": set_back,
+    "diverging": diverging,
+}
 
 if __name__ == "__main__":
     where = Path(sys.argv[1])

@@ -13,14 +13,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from marin_rules import this_process
-from marin_rules.pipeline.core.files import is_url, join, read_json, remove_file, write_json
+from marin_rules.pipeline.core.files import is_url, join, read_json, remove_file, remove_folder, sizes_below, write_json
 
 _ARTIFACT = ".artifact.json"
 _FORGOTTEN = ".done_before"
 
 
-def forget_if_done_before(output_path: str, remembered: Iterable[str]) -> None:
-    """Remove the files by which this task would know that its work is done, if the step has been done as a whole."""
+def forget_if_done_before(output_path: str, remembered: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Remove the files and folders by which this task would know that its work is done, if the step has been done as a
+    whole."""
     success = _version_of(join(output_path, _ARTIFACT))
     if success is None:
         return
@@ -30,6 +31,9 @@ def forget_if_done_before(output_path: str, remembered: Iterable[str]) -> None:
         return
     for path in remembered:
         remove_file(path)
+    for folder in folders:
+        if sizes_below(folder):
+            remove_folder(folder)
     write_json(note, success)
 
 

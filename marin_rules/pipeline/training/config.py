@@ -55,7 +55,7 @@ class Hyperparameters:
 
     steps_per_eval: int = 1000
     max_eval_batches: int | None = None
-    """How much of each validation set is looked at; None is all of it."""
+    """How much of each validation set is looked at, in batches of `train_batch_size`; None is all of it."""
 
     steps_per_export: int = 10_000
     """How often a checkpoint is kept for good. The last one always is."""
@@ -82,13 +82,14 @@ class WandbConfig:
 
 @dataclass(frozen=True)
 class Running:
-    """With what, and how closely watched. Nothing here changes the model."""
+    """With what, and how closely watched. Nothing here changes a model of text."""
 
     device: Device = "cpu"
     """What the step was given; training does not start where it is missing."""
 
     per_device_parallelism: int = -1
-    """Sequences at a time on a device; the rest of a batch follows. -1 is all of them at once."""
+    """Sequences at a time on a device; the rest of a batch follows. -1 is all of them at once. Only of conversations it
+    changes the model: each piece of a batch weighs the same, however many tokens of answers it has."""
 
     checkpoint_minutes: float = 10.0
     """How much work a kill may cost at most."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from marin_rules import VersionedValue
 from marin_rules.pipeline.training.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ def check_hyperparameters(given: Hyperparameters) -> None:
 
 def check_running(running: Running) -> None:
     """Refuse numbers with which a run cannot be looked after."""
-    for name in ("checkpoint_minutes", "progress_seconds"):
-        _check_number(name, getattr(running, name), least=0)
-    each = running.per_device_parallelism
+    # To Levanter, an interval of 0 is none at all.
+    _check_number("checkpoint_minutes", running.checkpoint_minutes, above=0)
+    _check_number("progress_seconds", running.progress_seconds, least=0)
+    each: object = running.per_device_parallelism
+    each = each.value if isinstance(each, VersionedValue) else each
     if not isinstance(each, int) or isinstance(each, bool) or (each < 1 and each != -1):
         raise TrainingError(f"per_device_parallelism {each!r} must be at least 1, or -1 for all")
 
@@ -98,12 +101,27 @@ def _steps(value: float, steps: int) -> int:
 def check_sequence_length(given: Hyperparameters, model: LlamaConfig) -> int:
     """Tokens a sequence."""
     length = given.train_seq_len or model.max_seq_len
+    if length < 2:
+        raise TrainingError(f"a sequence of {length} token has nothing to predict: give a longer train_seq_len")
     if length > model.max_seq_len:
         raise TrainingError(
             f"train_seq_len {length} is longer than the model's max_seq_len {model.max_seq_len}:"
             " shorten it, or give the model a longer one"
         )
     return length
+
+
+def check_exportable(model: LlamaConfig) -> None:
+    """Refuse shapes that Hugging Face's `llama` does not have: the training would fail at its end, or its model could
+    not be loaded."""
+    for name in ("use_qk_norm", "hybrid_norm", "input_embedding_norm"):
+        if getattr(model, name):
+            raise TrainingError(f"a model with {name} cannot be exported for Hugging Face: leave it False")
+    if model.head_size * model.num_heads != model.hidden_dim:
+        raise TrainingError(
+            f"a model whose head_dim {model.head_size} times num_heads {model.num_heads} is not its hidden_dim"
+            f" {model.hidden_dim} cannot be exported for Hugging Face: Levanter writes and reads no head_dim"
+        )
 
 
 def check_batch(batch: int, devices: int, per_device_parallelism: int = -1) -> None:
@@ -131,8 +149,10 @@ def check_stages(starts: Sequence[int], batch: int, block_size: int) -> None:
             )
 
 
-def check_preferences(beta: float, validation_fraction: float) -> None:
-    """Refuse preferences from which nothing is learnt."""
+def check_preferences(beta: float, validation_fraction: float, z_loss_weight: float = 0.0) -> None:
+    """Refuse preferences from which nothing is learnt, and what would have no effect."""
+    if z_loss_weight:
+        raise TrainingError(f"z_loss_weight {z_loss_weight!r} has no effect on preferences: leave it 0")
     _check_number("beta", beta, above=0)
     _check_number("validation_fraction", validation_fraction, least=0, below=1)
 
@@ -152,6 +172,8 @@ def check_initialization(model: LlamaConfig | None, from_hf: object, from_checkp
         raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two beginnings: give one")
     if model is None and from_hf is None:
         raise TrainingError("no model: give its config, or initialize_from_hf, which brings one")
+    if model is not None:
+        check_exportable(model)
     if model is not None and from_hf is not None and not model.scan_layers:
         raise TrainingError(
             "a model that begins with a Hugging Face folder needs scan_layers=True, for Levanter reads such weights"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from marin_rules.pipeline.core.files import is_url, join
@@ -18,8 +20,9 @@ from marin_rules.pipeline.training.metrics import Recorder
 _END_OF_STEP = "throughput/loading_time"  # The last thing that Levanter reports of a step.
 
 
-def recording_tracker(recorder: Recorder) -> Any:
-    """A tracker's config that hands the recorder what it keeps."""
+def recording_tracker(recorder: Recorder, *, evaluates_average_too: bool = False) -> Any:
+    """A tracker's config that hands the recorder what it keeps. Where the weights of the step and their moving average
+    are both evaluated, `eval/` is of the average, which is what is exported."""
     import dataclasses
 
     import jax
@@ -39,6 +42,8 @@ def recording_tracker(recorder: Recorder) -> Any:
             if "train/loss" in numbers:
                 recorder.trained(step, numbers.pop("train/loss"), self._learning_rate)
             kept = {name: value for name, value in numbers.items() if name.startswith(("train/", "eval/", "lm_eval/"))}
+            if evaluates_average_too:
+                kept = named_by_model(kept)
             if kept:
                 recorder.reported(step, kept)
             if _END_OF_STEP in numbers:
@@ -50,7 +55,8 @@ def recording_tracker(recorder: Recorder) -> Any:
                 recorder.work.flops_per_sequence = flops
             if peak := numbers.get("throughput/theoretical_flops"):
                 recorder.work.peak_flops = peak
-            if parameters := numbers.get("parameter_count"):
+            # Of a model and its reference, those that are trained.
+            if parameters := numbers.get("trainable_parameter_count", numbers.get("parameter_count")):
                 recorder.work.parameters = int(parameters)
 
         def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None: ...
@@ -69,6 +75,18 @@ def recording_tracker(recorder: Recorder) -> Any:
     return RecordingTrackerConfig()
 
 
+def named_by_model(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Levanter evaluates the weights of the step as `eval/loss`, their average as `eval/ema/loss`: to us they are
+    `eval_of_step/loss` and `eval/loss`."""
+    if "eval/loss" in metrics:
+        before, after = "eval/", "eval_of_step/"
+    else:
+        before, after = "eval/ema/", "eval/"
+    return {
+        after + name.removeprefix(before) if name.startswith(before) else name: value for name, value in metrics.items()
+    }
+
+
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     found = {}
     for name, value in metrics.items():
@@ -84,7 +102,7 @@ def optional_trackers(running: Running, places: Places, *, resumed_from: int | N
     """Weights & Biases and TensorBoard, where they are wanted."""
     trackers: list[Any] = []
     if running.wandb is not None:
-        trackers.append(_wandb(running.wandb, running.tags, places))
+        trackers.append(_wandb(running.wandb, running.tags, places, is_resumed=resumed_from is not None))
     if running.tensorboard:
         from levanter.tracker.tensorboard import TensorboardConfig
 
@@ -99,7 +117,7 @@ def optional_trackers(running: Running, places: Places, *, resumed_from: int | N
     return tuple(trackers)
 
 
-def _wandb(wandb: WandbConfig, tags: tuple[str, ...], places: Places) -> Any:
+def _wandb(wandb: WandbConfig, tags: tuple[str, ...], places: Places, *, is_resumed: bool) -> Any:
     """A run named after the step and its hash, so that attempts at a step share one run and no others do."""
     from levanter.tracker.wandb import WandbConfig as LevanterWandbConfig
 
@@ -119,6 +137,7 @@ def _wandb(wandb: WandbConfig, tags: tuple[str, ...], places: Places) -> Any:
         group=wandb.group,
         tags=[*wandb.tags, *tags],
         mode=wandb.mode,
+        resume="allow" if is_resumed else None,  # What begins anew takes the place of the run before it.
         save_code=False,
     )
 
@@ -186,17 +205,26 @@ def watched_checkpointer(
                 save_interval=self.save_interval,
                 step_policies=[CheckpointInterval(**interval) for interval in self.keep or []],
                 keep_last_temporary_checkpoints=self.keep_last_temporary_checkpoints,
+                dt_now_injection=steady_now,
             )
 
     return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places))
+
+
+def steady_now() -> datetime:
+    """For intervals alone: a clock that was set back would keep checkpoints from being written until it has caught
+    up."""
+    return datetime.fromtimestamp(time.monotonic(), UTC)
 
 
 def is_better_saved_later(step: int, given: Hyperparameters) -> bool:
     """Whether a checkpoint after this step is left to the next one.
 
     Levanter writes checkpoints before it evaluates and exports. A run that is killed in between resumes behind the
-    step, and would have a gap there.
+    step, and would have a gap there. After the last step a checkpoint is written in any case, and not over another.
     """
+    if step + 1 == given.num_train_steps:
+        return True
 
     def evaluates_or_exports(step: int) -> bool:
         exports = given.steps_per_hf_export or given.steps_per_export

@@ -87,7 +87,13 @@ def _part_of_run(part: float, steps: int) -> float:
 
 
 def trainer_config(
-    given: Hyperparameters, running: Running, places: Places, *, trackers: tuple[Any, ...], checkpointer: Any
+    given: Hyperparameters,
+    running: Running,
+    places: Places,
+    *,
+    devices: int,
+    trackers: tuple[Any, ...],
+    checkpointer: Any,
 ) -> Any:
     """Everything around the steps. Processes have met before, so Levanter must not arrange a meeting of its own."""
     import jmp
@@ -104,7 +110,7 @@ def trainer_config(
         per_device_parallelism=running.per_device_parallelism,
         num_train_steps=given.num_train_steps,
         steps_per_eval=given.steps_per_eval,
-        max_eval_batches=given.max_eval_batches,
+        max_eval_batches=_eval_batches(given, running, devices),
         tracker=trackers,
         checkpointer=checkpointer,
         log_dir=Path(places.scratch) / "logs",
@@ -113,6 +119,13 @@ def trainer_config(
         require_accelerator=running.device != "cpu",
         distributed=DistributedConfig(initialize_jax_distributed=False),
     )
+
+
+def _eval_batches(given: Hyperparameters, running: Running, devices: int) -> int | None:
+    """Levanter evaluates in batches as small as it trains in, but what is looked at must not depend on their size."""
+    if given.max_eval_batches is None or running.per_device_parallelism == -1:
+        return given.max_eval_batches
+    return given.max_eval_batches * given.train_batch_size // (running.per_device_parallelism * devices)
 
 
 def checkpoint_settings(given: Hyperparameters, running: Running, places: Places) -> dict[str, Any]:

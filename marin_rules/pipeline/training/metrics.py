@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections import deque
@@ -71,6 +72,7 @@ class Recorder:
         resumed_from: int | None,
         progress_seconds: float = 10.0,
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = print,
     ) -> None:
         self.path, self.work = path, work
@@ -78,25 +80,34 @@ class Recorder:
         self._grows = not is_url(path)
         self.say = say
         self._clock, self._progress_seconds = clock, progress_seconds
+        self._timer = timer  # Of durations: a clock may be set back.
         last = -1 if resumed_from is None else resumed_from
         self.lines = [line for line in read_metrics(path) if line["step"] <= last]
-        self.last_step = max((line["step"] for line in self.lines if "train/loss" in line), default=-1)
+        self.last_step = last
+        if missing := len(self.steps_without_line()):
+            self.say(f"{path} has no line of {missing} of the {last + 1} steps before: their losses are lost")
         self._write_all()
         self._uploaded = self._said = -math.inf
         self._step_began: float | None = None
         self._recent: deque[float] = deque(maxlen=_WINDOW)
+
+    def steps_without_line(self) -> list[int]:
+        """Steps that were done, but whose lines somebody has removed, or a machine that went down has not kept."""
+        found = {line["step"] for line in self.lines if "train/loss" in line}
+        return [step for step in range(self.last_step + 1) if step not in found]
 
     def stop_at_fault(self) -> None:
         if self.fault is not None:
             raise self.fault
 
     def trained(self, step: int, loss: float, learning_rate: float | None) -> None:
-        """A step is done. Levanter says so again at the end of a run: only the first time is kept."""
-        now = self._clock()
+        """A step is done. Levanter says so again at the end of a run, and of a run that was resumed at its end with a
+        loss of 0: only the first time is kept."""
+        now = self._timer()
         if step <= self.last_step:
             return
         seconds = None if self._step_began is None else now - self._step_began
-        line: Line = {"step": step, "time": now, "train/loss": loss, "tokens": self.work.tokens(step)}
+        line: Line = {"step": step, "time": self._clock(), "train/loss": loss, "tokens": self.work.tokens(step)}
         if (flops := self.work.flops(step)) is not None:
             line["flops"] = flops
         if learning_rate is not None:
@@ -126,7 +137,7 @@ class Recorder:
 
     def next_step_begins(self) -> None:
         """Evaluations, checkpoints and exports are over: from now on it is the next step that takes time."""
-        self._step_began = self._clock()
+        self._step_began = self._timer()
 
     def advice(self) -> str:
         """What to try when the loss has gone wrong."""
@@ -138,6 +149,12 @@ class Recorder:
         """Before a checkpoint, and at the end: the lines up to it must be found again."""
         if not self._grows:
             self._write_all()
+            return
+        try:
+            with open(self.path, "ab") as file:  # A checkpoint must not outlive them when the machine goes down.
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.fault = self.fault or error
 
     def _has(self, step: int, name: str) -> bool:
         for line in reversed(self.lines):
@@ -153,7 +170,7 @@ class Recorder:
             if self._grows:
                 with open(self.path, "ab") as file:
                     file.write(json.dumps(line).encode() + b"\n")
-            elif (now := self._clock()) - self._uploaded >= _UPLOAD_SECONDS:
+            elif (now := self._timer()) - self._uploaded >= _UPLOAD_SECONDS:
                 self._uploaded = now
                 self._write_all()
         except OSError as error:

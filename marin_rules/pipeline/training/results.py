@@ -34,8 +34,8 @@ def conclude(
     """Look the results through, and write what is said of them."""
     last = given.num_train_steps - 1
     trained = [line for line in recorder.lines if "train/loss" in line]
-    if not trained or trained[-1]["step"] != last:
-        reached = trained[-1]["step"] + 1 if trained else 0
+    if recorder.last_step != last:
+        reached = recorder.last_step + 1
         raise TrainingError(f"training ended after {reached} of {given.num_train_steps} steps: the data ran out")
     exports = _finish_exports(join(output, "hf"), f"step-{last}", tokenizer)
     remove_file(join(output, "checkpoints", "eval_metrics.jsonl"))  # Levanter's; resumed runs repeat themselves in it.
@@ -47,7 +47,8 @@ def conclude(
         "tokens": work.tokens(last),
         "parameters": work.parameters,
         "flops": work.flops(last),
-        "train_loss": trained[-1]["train/loss"],
+        "train_loss": next((line["train/loss"] for line in trained if line["step"] == last), None),
+        "steps_without_line": len(recorder.steps_without_line()),
         "evaluation": _evaluation(evaluated[-1]) if evaluated else {},
         "compared": {name: dict(values) for name, values in compared.items()},
         "seconds": sum(seconds),

@@ -81,11 +81,13 @@ def run(
     sequence_length: int,
     tokenizer: str,
     start: Callable[[Places, Any], None],
+    sequences_per_example: int = 1,
+    evaluates_average_too: bool = False,
 ) -> tuple[Recorder, Devices]:
     """Train until the last step is done, from wherever an earlier attempt was stopped."""
     devices = meet(running)
     check_batch(given.train_batch_size, devices.count, running.per_device_parallelism)
-    work = Work(given.num_train_steps, given.train_batch_size, sequence_length)
+    work = Work(given.num_train_steps, given.train_batch_size * sequences_per_example, sequence_length)
     is_first = this_process().rank == 0
     with tempfile.TemporaryDirectory(prefix="train-") as scratch:
         places = Places(output, tokenizer, scratch)
@@ -103,8 +105,9 @@ def run(
             given,
             running,
             places,
+            devices=devices.count,
             trackers=(
-                recording_tracker(recorder),
+                recording_tracker(recorder, evaluates_average_too=evaluates_average_too),
                 *optional_trackers(running, places, resumed_from=resumed_from),
             ),
             checkpointer=watched_checkpointer(recorder, given, running, places, stop, resumed_from=resumed_from),
@@ -155,7 +158,7 @@ def explained(error: Exception, recorder: Recorder, given: Hyperparameters, devi
         return TrainingError(
             f"{devices.kind} is out of memory with a batch of {given.train_batch_size}, {each} sequences of"
             f" {recorder.work.sequence_length} tokens on each of {devices.count} devices. Lower per_device_parallelism"
-            " (the result stays the same), or train_batch_size or train_seq_len; or use more devices"
+            " (for plain text the result stays the same), or train_batch_size or train_seq_len; or use more devices"
         )
     return error
 
