@@ -1,0 +1,117 @@
+"""Evaluations of what is broken, planted or unusual: each is right, or is refused by name. All run in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from support.tiny_llama import Weights, make_weights, write_model
+
+pytestmark = pytest.mark.processes
+
+ANIMALS = ("fox", "dog", "cat", "owl", "bat", "emu", "ant")
+QUESTIONS = [
+    {"query": f"The {animal}", "choices": ["runs", "sleeps", "is"], "label": n % 3} for n, animal in enumerate(ANIMALS)
+]
+CHOICE = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: items/animals.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{query}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: label
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+
+TASKS = {"animals": CHOICE.format(name="animals")}
+
+CASES: dict[str, dict[str, Any]] = {
+    "broken weights": {"model": "broken", "tasks": ["animals"]},
+    "few tokens": {"model": "few_tokens", "sets": ["texts"]},
+}
+"""What is evaluated, by the name of the case."""
+
+SCRIPT = """
+import json, sys
+folder, cases = sys.argv[1], json.loads(sys.argv[2])
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluate import EvaluateConfig, evaluate
+from marin_rules.pipeline.evaluation.task_files import EvalTask
+
+errors = {}
+for name, case in cases.items():
+    held_out = {one: f"{folder}/{one}" for one in case.pop("sets", [])}
+    tasks = [EvalTask(one, folder=f"{folder}/tasks") for one in case.pop("tasks", [])]
+    path, output = f"{folder}/{case.pop('model', 'model')}", f"{folder}/out/{name}"
+    try:
+        evaluate(EvaluateConfig(path, held_out, tasks, offline=True, batch_rows=2, output_path=output, **case))
+    except DataError as error:
+        errors[name] = str(error)
+json.dump(errors, open(f"{folder}/errors.json", "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate")
+    _write_models(folder)
+    (folder / "texts").mkdir()
+    (folder / "texts" / "a.jsonl").write_text(json.dumps({"id": "0", "text": "Über den Wolken"}) + "\n")
+    (folder / "tasks" / "items").mkdir(parents=True)
+    (folder / "tasks" / "items" / "animals.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
+    for name, text in TASKS.items():
+        (folder / "tasks" / f"{name}.yaml").write_text(text)
+    run = subprocess.run(
+        [training_python, "-c", SCRIPT, folder, json.dumps(CASES)],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(folder),
+            "HF_HOME": str(folder / "hf-home"),
+            "MARIN_PREFIX": str(folder / "prefix"),
+            "JAX_PLATFORMS": "cpu",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    (folder / "log").write_text(run.stdout)
+    return folder
+
+
+def _write_models(folder: Path) -> None:
+    weights = make_weights(0)
+    write_model(folder / "model", weights)
+    broken = {name: weight.copy() for name, weight in weights.items()}
+    broken["model.layers.1.mlp.down_proj.weight"][3, 3] = numpy.nan
+    write_model(folder / "broken", broken)
+    ends = ("model.embed_tokens.weight", "lm_head.weight")
+    few: Weights = {name: weight[:100] if name in ends else weight for name, weight in weights.items()}
+    write_model(folder / "few_tokens", few)
+    config = folder / "few_tokens" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "vocab_size": 100}))
+
+
+def error(outcome: Path, name: str) -> str:
+    found = json.loads((outcome / "errors.json").read_text()).get(name)
+    assert found is not None, f"{name!r} was not refused"
+    return str(found)
+
+
+def test_a_model_whose_weights_are_no_numbers_has_no_score(outcome: Path) -> None:
+    """Its answers are all the first, which is right as often as any guess."""
+    found = error(outcome, "broken weights")
+    assert "mlp.down_proj.weight" in found
+    assert "broken are not all numbers" in found
+
+
+def test_tokens_beyond_the_model_are_refused(outcome: Path) -> None:
+    found = error(outcome, "few tokens")
+    assert "few_tokens makes token 198" in found
+    assert "knows 100 tokens" in found
