@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,36 @@ def test_an_unknown_task_of_a_folder_is_refused_while_planning(experiments: Any,
         defaults.default_eval(MODEL, [EvalTask("quiz_hart", folder=folder)])
     with pytest.raises(DataError, match="two tasks are called 'piqa': give one of them an alias"):
         defaults.default_eval(MODEL, ["piqa", EvalTask("piqa", 5)])
+
+
+CODE = {
+    "a function": ("task: quiz\nprocess_docs: !function utils.run\n", r"has Python executed \(process_docs\)"),
+    "one of Python's": ("task: quiz\ndoc_to_text: !function os.system\n", r"has Python executed \(doc_to_text\)"),
+    "one in a list": (
+        "task: quiz\nfilter_list:\n  - filter: [{filter_fn: !function a.b}]\n",
+        r"has Python executed \(filter_fn\)",
+    ),
+    "a class": ("task: quiz\nclass: anything\n", r"has Python executed \(class\)"),
+    "a file elsewhere": ("task: quiz\ninclude: /tmp/other.yaml\n", "includes a file outside of its folder"),
+    "a file above": ("task: quiz\ninclude: [own.yaml, ../other.yaml]\n", "includes a file outside of its folder"),
+    "a file by an alias": ("task: quiz\nx: &place ../other.yaml\ninclude: *place\n", "outside of its folder"),
+    "pickled data": ("group: quiz\ntask: [{task: one, dataset_path: pandas}]\n", "reads data as 'pandas'"),
+    "a metric": ("task: quiz\nmetric_list: [{metric: own, hf_evaluate: true}]\n", "asks the library `evaluate`"),
+}
+
+
+@pytest.mark.parametrize("what", CODE)
+def test_a_folder_with_code_is_refused_while_planning(what: str, experiments: Any, tmp_path: Path) -> None:
+    """Unless somebody says that whoever can write there is trusted."""
+    text, reason = CODE[what]
+    (tmp_path / "quiz.yaml").write_text(text)
+    make = experiments("defaults").default_eval
+    task = EvalTask("quiz", folder=str(tmp_path))
+    with pytest.raises(DataError, match=reason):
+        make(MODEL, [task])
+    make(MODEL, [replace(task, allow_code=True)])
+    (tmp_path / "quiz.yaml").write_text("task: quiz\ninclude: own/base.yaml\ndataset_path: json\n")
+    assert path(make(MODEL, [task])) == path(make(MODEL, [replace(task, allow_code=True)]))
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

@@ -30,11 +30,32 @@ doc_to_target: label
 metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
 """
 
-TASKS = {"animals": CHOICE.format(name="animals")}
+
+def choice(name: str) -> str:
+    return CHOICE.format(name=name)
+
+
+CALLS = "{{ cycler.__init__.__globals__.os.system('touch executed') }}{{query}}"
+FOLDERS = {
+    "tasks": {"animals": choice("animals")},
+    "function": {"planted": choice("planted") + "process_docs: !function planted.run\n"},
+    "template": {"planted": choice("planted").replace("{{query}}", CALLS)},
+    "metric": {"planted": choice("planted").replace("metric: acc", "metric: planted")},
+    "pickle": {"planted": choice("planted").replace("dataset_path: json", "dataset_path: pandas")},
+    "name": {
+        "part": choice("../../../part"),
+        "planted": "group: planted\ntask: [../../../part]\naggregate_metric_list: [{metric: acc}]\n",
+    },
+}
+"""Folders of tasks: YAML files by name."""
+
+PLANTED = ("function", "template", "metric", "pickle", "name")
 
 CASES: dict[str, dict[str, Any]] = {
     "broken weights": {"model": "broken", "tasks": ["animals"]},
     "few tokens": {"model": "few_tokens", "sets": ["texts"]},
+    **{name: {"folder": name, "tasks": ["planted"]} for name in PLANTED},
+    "trusted": {"folder": "function", "tasks": ["planted"], "allow_code": True},
 }
 """What is evaluated, by the name of the case."""
 
@@ -48,7 +69,8 @@ from marin_rules.pipeline.evaluation.task_files import EvalTask
 errors = {}
 for name, case in cases.items():
     held_out = {one: f"{folder}/{one}" for one in case.pop("sets", [])}
-    tasks = [EvalTask(one, folder=f"{folder}/tasks") for one in case.pop("tasks", [])]
+    place, allow_code = f"{folder}/{case.pop('folder', 'tasks')}", case.pop("allow_code", False)
+    tasks = [EvalTask(one, folder=place, allow_code=allow_code) for one in case.pop("tasks", [])]
     path, output = f"{folder}/{case.pop('model', 'model')}", f"{folder}/out/{name}"
     try:
         evaluate(EvaluateConfig(path, held_out, tasks, offline=True, batch_rows=2, output_path=output, **case))
@@ -64,10 +86,14 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> 
     _write_models(folder)
     (folder / "texts").mkdir()
     (folder / "texts" / "a.jsonl").write_text(json.dumps({"id": "0", "text": "Über den Wolken"}) + "\n")
-    (folder / "tasks" / "items").mkdir(parents=True)
-    (folder / "tasks" / "items" / "animals.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
-    for name, text in TASKS.items():
-        (folder / "tasks" / f"{name}.yaml").write_text(text)
+    for place, tasks in FOLDERS.items():
+        (folder / place / "items").mkdir(parents=True)
+        (folder / place / "items" / "animals.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
+        for name, text in tasks.items():
+            (folder / place / f"{name}.yaml").write_text(text)
+    for module in (folder / "function" / "planted.py", folder / "metric" / "planted" / "planted.py"):
+        module.parent.mkdir(exist_ok=True)
+        module.write_text(f"print('executed', {module.parent.name!r})\ndef run(documents):\n    return documents\n")
     run = subprocess.run(
         [training_python, "-c", SCRIPT, folder, json.dumps(CASES)],
         env={
@@ -98,6 +124,10 @@ def _write_models(folder: Path) -> None:
     config.write_text(json.dumps({**json.loads(config.read_text()), "vocab_size": 100}))
 
 
+def read(outcome: Path, name: str) -> Any:
+    return json.loads((outcome / "out" / name / "results.json").read_text())
+
+
 def error(outcome: Path, name: str) -> str:
     found = json.loads((outcome / "errors.json").read_text()).get(name)
     assert found is not None, f"{name!r} was not refused"
@@ -115,3 +145,23 @@ def test_tokens_beyond_the_model_are_refused(outcome: Path) -> None:
     found = error(outcome, "few tokens")
     assert "few_tokens makes token 198" in found
     assert "knows 100 tokens" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("function", "function/planted.yaml has Python executed (process_docs)"),
+        ("template", "SecurityError"),
+        ("metric", "has a metric that lm-eval does not have ('planted')"),
+        ("pickle", "reads data as 'pandas'"),
+        ("name", "part '../../../part', which cannot name a file"),
+    ],
+)
+def test_a_folder_of_tasks_executes_and_overwrites_nothing(name: str, reason: str, outcome: Path) -> None:
+    assert reason in error(outcome, name)
+
+
+def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
+    executed = {line for line in (outcome / "log").read_text().splitlines() if line.startswith("executed")}
+    assert executed == {"executed function"}
+    assert read(outcome, "trusted")["tasks"]["planted"]["items"] == len(QUESTIONS)
