@@ -16,8 +16,10 @@ pytestmark = pytest.mark.processes
 
 ANIMALS = ("fox", "dog", "cat", "owl", "bat", "emu", "ant")
 QUESTIONS = [
-    {"query": f"The {animal}", "choices": ["runs", "sleeps", "is"], "label": n % 3} for n, animal in enumerate(ANIMALS)
+    {"query": f"The {animal}", "choices": ["runs", "sleeps", "is"], "label": n % 3, "labels": [n % 3, 1]}
+    for n, animal in enumerate(ANIMALS)
 ]
+TWO = [{**one, "choices": ["runs", "sleeps"], "label": n % 2} for n, one in enumerate(QUESTIONS[:4])]
 CHOICE = """
 task: {name}
 dataset_path: json
@@ -35,9 +37,23 @@ def choice(name: str) -> str:
     return CHOICE.format(name=name)
 
 
+def group(name: str, weight_by_size: str) -> str:
+    metric = f"{{metric: acc, weight_by_size: {weight_by_size}}}"
+    return f"group: {name}\ntask: [animals, two]\naggregate_metric_list: [{metric}]\n"
+
+
+MUTUAL = "{metric: acc_mutual_info, aggregation: mean, higher_is_better: true}"
 CALLS = "{{ cycler.__init__.__globals__.os.system('touch executed') }}{{query}}"
 FOLDERS = {
-    "tasks": {"animals": choice("animals")},
+    "tasks": {
+        "animals": choice("animals"),
+        "two": choice("two").replace("animals.jsonl", "two.jsonl"),
+        "several_right": choice("several_right").replace("target: label", "target: labels"),
+        "mutual": choice("mutual").replace("metric_list: [", f"metric_list: [{MUTUAL}, "),
+        "by_task": group("by_task", weight_by_size="false"),
+        "by_item": group("by_item", weight_by_size="true"),
+        "stated": choice("stated") + "metadata: {chance: 25}\n",
+    },
     "function": {"planted": choice("planted") + "process_docs: !function planted.run\n"},
     "template": {"planted": choice("planted").replace("{{query}}", CALLS)},
     "metric": {"planted": choice("planted").replace("metric: acc", "metric: planted")},
@@ -52,6 +68,8 @@ FOLDERS = {
 PLANTED = ("function", "template", "metric", "pickle", "name")
 
 CASES: dict[str, dict[str, Any]] = {
+    "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
+    "stated": {"tasks": ["stated"]},
     "broken weights": {"model": "broken", "tasks": ["animals"]},
     "few tokens": {"model": "few_tokens", "sets": ["texts"]},
     **{name: {"folder": name, "tasks": ["planted"]} for name in PLANTED},
@@ -88,7 +106,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> 
     (folder / "texts" / "a.jsonl").write_text(json.dumps({"id": "0", "text": "Über den Wolken"}) + "\n")
     for place, tasks in FOLDERS.items():
         (folder / place / "items").mkdir(parents=True)
-        (folder / place / "items" / "animals.jsonl").write_text("".join(json.dumps(one) + "\n" for one in QUESTIONS))
+        for name, items in {"animals": QUESTIONS, "two": TWO}.items():
+            (folder / place / "items" / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in items))
         for name, text in tasks.items():
             (folder / place / f"{name}.yaml").write_text(text)
     for module in (folder / "function" / "planted.py", folder / "metric" / "planted" / "planted.py"):
@@ -165,3 +184,24 @@ def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
     executed = {line for line in (outcome / "log").read_text().splitlines() if line.startswith("executed")}
     assert executed == {"executed function"}
     assert read(outcome, "trusted")["tasks"]["planted"]["items"] == len(QUESTIONS)
+
+
+def test_chance_is_what_a_guess_gets(outcome: Path) -> None:
+    tasks = read(outcome, "chances")["tasks"]
+    right = [len(set(one["labels"])) / 3 for one in QUESTIONS]
+    assert tasks["several_right"]["metrics"]["acc"]["chance"] == pytest.approx(numpy.mean(right))
+    assert {name: one["chance"] for name, one in tasks["mutual"]["metrics"].items()} == pytest.approx(
+        {"acc": 1 / 3, "acc_mutual_info": 1 / 3}
+    ), "lm-eval asks for each answer twice"
+    of_tasks = [tasks[f"by_task.{name}"]["metrics"]["acc"] for name in ("animals", "two")]
+    for name, weights in {"by_task": [1, 1], "by_item": [len(QUESTIONS), len(TWO)]}.items():
+        found = tasks[name]["metrics"]["acc"]
+        for number in ("score", "chance"):
+            expected = numpy.average([one[number] for one in of_tasks], weights=weights)
+            assert found[number] == pytest.approx(expected), (name, number)
+        errors = [one["chance_standard_error"] * weight for one, weight in zip(of_tasks, weights, strict=True)]
+        assert found["chance_standard_error"] == pytest.approx(numpy.linalg.norm(errors) / sum(weights))
+
+
+def test_a_stated_chance_is_a_probability(outcome: Path) -> None:
+    assert "task 'stated' states a chance of 25" in error(outcome, "stated")

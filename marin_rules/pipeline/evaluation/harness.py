@@ -17,7 +17,7 @@ from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
 from marin_rules.pipeline.evaluation.packing import Scored, windows
 from marin_rules.pipeline.evaluation.statistics import guessing, resampled_sums
-from marin_rules.pipeline.evaluation.task_files import LoadedTask
+from marin_rules.pipeline.evaluation.task_files import LoadedTask, stated_chance
 
 _RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
 """Scores for which lm-eval gives no standard error."""
@@ -69,7 +69,8 @@ def run_task(
         members = [label_of(one) for one in _tasks_of(name, answer["group_subtasks"])]
         parts = {label: scores_of_tasks[label] for label in members if label in scores_of_tasks}
         is_known = label_of(name) in results or not parts
-        if not is_known and (of_group := _group(answer["results"].get(name, {}), parts)):
+        weights = _weights(loaded.contents["groups"][name])
+        if not is_known and (of_group := _group(answer["results"].get(name, {}), parts, weights)):
             results[label_of(name)] = of_group
     return results, samples
 
@@ -82,7 +83,14 @@ def _tasks_of(group: str, members: Mapping[str, Sequence[str]]) -> set[str]:
     return found
 
 
-def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | None:
+def _weights(group: Any) -> dict[str, bool]:
+    """Of each metric of a group, whether a task counts as often as it has items, or as often as any other."""
+    return {one.metric: one.weight_by_size for one in group.aggregate_metric_list or ()}
+
+
+def _group(
+    scores: dict[str, Any], results: dict[str, Any], weighted_by_size: Mapping[str, bool]
+) -> dict[str, Any] | None:
     """The score of a group that lm-eval aggregates, as for MMLU; its items are those of its tasks."""
     metrics = {}
     for key, score in scores.items():
@@ -90,13 +98,18 @@ def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | 
         if metric.endswith("_stderr") or metric == "sample_len" or not isinstance(score, int | float):
             continue
         name = metric if filter == "none" else key
-        parts = [(one["metrics"].get(name, {}), one["items"]) for one in results.values()]
+        is_weighted = weighted_by_size.get(metric, True)
+        parts = [
+            (one["metrics"][name], one["items"] if is_weighted else 1)
+            for one in results.values()
+            if name in one["metrics"]
+        ]
         error = scores.get(f"{metric}_stderr,{filter}")
         metrics[name] = {
             "score": float(score),
             "standard_error": float(error) if isinstance(error, int | float) else None,
             **_chance_of_parts(parts),
-            "higher_is_better": parts[0][0].get("higher_is_better"),
+            "higher_is_better": parts[0][0].get("higher_is_better") if parts else None,
             "is_mean_of_items": False,
         }
     if not metrics:
@@ -113,12 +126,12 @@ def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | 
 
 
 def _chance_of_parts(parts: list[tuple[dict[str, Any], int]]) -> dict[str, float | None]:
-    """Of all items together; unknown if it is of one part."""
-    if any(part.get("chance") is None for part, _ in parts):
+    """With the weights of the score; unknown if it is of one part."""
+    if not parts or any(part["chance"] is None for part, _ in parts):
         return {"chance": None, "chance_standard_error": None}
-    total = sum(items for _, items in parts)
-    chance = sum(part["chance"] * items for part, items in parts) / total
-    error = math.sqrt(sum((part["chance_standard_error"] * items) ** 2 for part, items in parts)) / total
+    total = sum(weight for _, weight in parts)
+    chance = sum(part["chance"] * weight for part, weight in parts) / total
+    error = math.sqrt(sum((part["chance_standard_error"] * weight) ** 2 for part, weight in parts)) / total
     return {"chance": chance, "chance_standard_error": error}
 
 
@@ -157,14 +170,25 @@ def _metrics(
 
 def _chance(metric: str, samples: list[dict[str, Any]], task: Any) -> tuple[float, float] | None:
     """Of a choice among answers, or what the task says (`metadata: {chance: 0.5}`); else nobody knows."""
-    stated = (task.config.metadata or {}).get("chance")
+    stated = stated_chance(task)
     if stated is not None:
-        return guessing([float(stated)] * len(samples))
+        return guessing([stated] * len(samples))
     if task.OUTPUT_TYPE == "multiple_choice" and metric.startswith("acc"):
-        return guessing([1 / len(sample["arguments"]) for sample in samples])
+        # For this metric lm-eval asks for each answer twice: with the question, and without.
+        times = 2 if "acc_mutual_info" in _metrics_of(samples) else 1
+        return guessing([times * _right(sample["target"]) / len(sample["arguments"]) for sample in samples])
     if task.OUTPUT_TYPE == "generate_until" and metric == "exact_match":
         return 0.0, 0.0
     return None
+
+
+def _metrics_of(samples: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {metric for sample in samples for metric in sample["metrics"]}
+
+
+def _right(target: Any) -> int:
+    """How many answers of a question are right: the target is a number, or a list of numbers."""
+    return len(set(target)) if isinstance(target, list | tuple) else 1
 
 
 def _is_mean(values: Sequence[Any], score: float) -> bool:

@@ -122,7 +122,19 @@ def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
             for name in (*found[-1].contents["tasks"], *found[-1].contents.get("groups", {})):
                 if not _FILE_NAME.fullmatch(name):
                     raise DataError(f"task {task.name!r} has a part {name!r}, which cannot name a file: rename it")
+            for one in found[-1].contents["tasks"].values():
+                stated_chance(one)
         yield found
+
+
+def stated_chance(task: Any) -> float | None:
+    """What a guess gets, if a task says it (`metadata: {chance: 0.5}`)."""
+    stated = (task.config.metadata or {}).get("chance")
+    if stated is None:
+        return None
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 <= stated <= 1:
+        raise DataError(f"task {task.config.task!r} states a chance of {stated!r}: use a number from 0 to 1")
+    return float(stated)
 
 
 def _render_in_sandbox() -> None:
