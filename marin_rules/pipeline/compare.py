@@ -13,13 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, open_to_read, read_json, write_json
-from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, RESAMPLES, Estimate, estimate, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import (
+    CONFIDENCE,
+    RESAMPLES,
+    Estimate,
+    agreeing,
+    agreeing_difference,
+    estimate,
+    resampled_sums,
+)
 from marin_rules.pipeline.evaluation.tables import new_figure, plain, signed, write_csv, write_svg
 
 if TYPE_CHECKING:
@@ -59,6 +67,12 @@ class _Contest:
     """For each item, of each model a numerator and a denominator: bits and bytes, or a value and one."""
 
     chance: float | None
+
+    def values(self, models: list[str]) -> dict[str, Array]:
+        """Of each item, by model; none of what is no mean of items."""
+        if self.kind != "task":
+            return {}
+        return {model: self.columns[:, 2 * place] for place, model in enumerate(models)}
 
 
 def compare(config: CompareConfig) -> dict[str, Any]:
@@ -205,7 +219,10 @@ def _macro(contests: list[_Contest], models: list[str], baseline: str, config: C
 def _row(
     contest: _Contest, model: str, baseline: str, scores: Mapping[str, Any], of_draws: Mapping[str, Array], items: int
 ) -> dict[str, Any]:
+    values = contest.values(list(scores))
     score = estimate(float(scores[model]), of_draws[model], items)
+    if values and (error := agreeing(values[model])) is not None:
+        score = replace(score, standard_error=error)
     row: dict[str, Any] = {
         "kind": contest.kind,
         "name": contest.name,
@@ -218,7 +235,9 @@ def _row(
     }
     if model == baseline:
         return row
-    difference = estimate(float(scores[model] - scores[baseline]), of_draws[model] - of_draws[baseline], items)
+    difference = agreeing_difference(values[model], values[baseline]) if values else None
+    if difference is None:
+        difference = estimate(float(scores[model] - scores[baseline]), of_draws[model] - of_draws[baseline], items)
     return {
         **row,
         "difference": difference.value,
@@ -256,7 +275,9 @@ def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any
             if row["model"] != model or row["difference_low"] is None:
                 continue
             place = labels.index(f"{row['name']} {row['metric']}") + 0.6 * (number / len(others))
-            ends = [row["difference"] - row["difference_low"]], [row["difference_high"] - row["difference"]]
+            # Both ends of equal items are the difference itself, but for a last digit.
+            down, up = row["difference"] - row["difference_low"], row["difference_high"] - row["difference"]
+            ends = [max(0.0, down)], [max(0.0, up)]
             axes.errorbar([row["difference"]], [place], xerr=ends, fmt="o", color=f"C{number % 10}", capsize=3)
         axes.scatter([], [], color=f"C{number % 10}", label=plain(model))
     axes.set_yticks(range(len(labels)), [plain(label) for label in labels])

@@ -89,6 +89,28 @@ def test_the_error_of_a_paired_difference_is_that_of_the_textbook(evaluations: E
     assert row["difference_standard_error"] == pytest.approx(difference.std(ddof=1) / math.sqrt(2000), rel=0.08)
 
 
+@pytest.mark.parametrize(("count", "is_clear"), [(2, False), (20, True)])
+def test_answers_that_all_agree_are_not_certain(
+    count: int, is_clear: bool, evaluations: Evaluations, tmp_path: Path
+) -> None:
+    hits = {"all": [True] * count, "none": [False] * count, "again": [True] * count}
+    paths = {name: evaluations.write(name, HARD, some) for name, some in hits.items()}
+    found = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))
+    assert found["quiz", "all"]["standard_error"] == found["quiz", "none"]["standard_error"] > 0
+    assert found["quiz", "none"]["is_clear"] is is_clear
+    same = found["quiz", "again"]
+    assert (same["difference"], same["is_clear"]) == (0.0, False)
+    assert same["difference_low"] < 0 < same["difference_high"]
+
+
+def test_a_figure_of_differences_that_are_all_alike_is_drawn(evaluations: Evaluations, tmp_path: Path) -> None:
+    """Sums of floating-point numbers put the end of an interval beyond the value, by a last digit."""
+    paths = {name: evaluations.write(name, HARD, [value] * 10) for name, value in (("one", 0.7), ("two", 0.3))}
+    row = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))["quiz", "two"]
+    assert row["difference"] == pytest.approx(-0.4)
+    assert (tmp_path / "out" / "report" / "compare.svg").exists()
+
+
 def test_files_are_the_same_bytes_again_and_tell_the_same(evaluations: Evaluations, tmp_path: Path) -> None:
     hits = [True, False] * 20
     paths = {

@@ -52,6 +52,8 @@ FOLDERS = {
         "mutual": choice("mutual").replace("metric_list: [", f"metric_list: [{MUTUAL}, "),
         "by_task": group("by_task", weight_by_size="false"),
         "by_item": group("by_item", weight_by_size="true"),
+        "one_answer": choice("one_answer").replace("{{choices}}", "{{['runs']}}").replace("label", "0"),
+        "certain": group("certain", weight_by_size="true").replace("animals, two", "one_answer"),
         "stated": choice("stated") + "metadata: {chance: 25}\n",
     },
     "function": {"planted": choice("planted") + "process_docs: !function planted.run\n"},
@@ -69,6 +71,7 @@ PLANTED = ("function", "template", "metric", "pickle", "name")
 
 CASES: dict[str, dict[str, Any]] = {
     "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
+    "certain": {"tasks": ["certain"]},
     "stated": {"tasks": ["stated"]},
     "broken weights": {"model": "broken", "tasks": ["animals"]},
     "few tokens": {"model": "few_tokens", "sets": ["texts"]},
@@ -205,3 +208,11 @@ def test_chance_is_what_a_guess_gets(outcome: Path) -> None:
 
 def test_a_stated_chance_is_a_probability(outcome: Path) -> None:
     assert "task 'stated' states a chance of 25" in error(outcome, "stated")
+
+
+def test_a_score_of_one_is_not_certain(outcome: Path) -> None:
+    for name in ("certain", "certain.one_answer"):
+        found = read(outcome, "certain")["tasks"][name]["metrics"]["acc"]
+        assert found["score"] == 1.0
+        assert found["standard_error"] == pytest.approx(0.116, abs=5e-4), "seven items are few"
+    assert "task certain: acc 1.0000 ± 0.1160" in (outcome / "log").read_text()

@@ -16,7 +16,7 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
 from marin_rules.pipeline.evaluation.packing import Scored, windows
-from marin_rules.pipeline.evaluation.statistics import guessing, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import agreeing, guessing, resampled_sums
 from marin_rules.pipeline.evaluation.task_files import LoadedTask, stated_chance
 
 _RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
@@ -104,10 +104,9 @@ def _group(
             for one in results.values()
             if name in one["metrics"]
         ]
-        error = scores.get(f"{metric}_stderr,{filter}")
         metrics[name] = {
             "score": float(score),
-            "standard_error": float(error) if isinstance(error, int | float) else None,
+            "standard_error": _error_of_parts(parts),
             **_chance_of_parts(parts),
             "higher_is_better": parts[0][0].get("higher_is_better") if parts else None,
             "is_mean_of_items": False,
@@ -125,13 +124,20 @@ def _group(
     }
 
 
+def _error_of_parts(parts: list[tuple[dict[str, Any], int]]) -> float | None:
+    """Of their mean with these weights. (lm-eval's would be 0 for tasks whose items all agree.)"""
+    if not parts or any(part["standard_error"] is None for part, _ in parts):
+        return None
+    return math.hypot(*(part["standard_error"] * weight for part, weight in parts)) / sum(weight for _, weight in parts)
+
+
 def _chance_of_parts(parts: list[tuple[dict[str, Any], int]]) -> dict[str, float | None]:
     """With the weights of the score; unknown if it is of one part."""
     if not parts or any(part["chance"] is None for part, _ in parts):
         return {"chance": None, "chance_standard_error": None}
     total = sum(weight for _, weight in parts)
     chance = sum(part["chance"] * weight for part, weight in parts) / total
-    error = math.sqrt(sum((part["chance_standard_error"] * weight) ** 2 for part, weight in parts)) / total
+    error = math.hypot(*(part["chance_standard_error"] * weight for part, weight in parts)) / total
     return {"chance": chance, "chance_standard_error": error}
 
 
@@ -144,6 +150,8 @@ def _metrics(
     seed: int,
 ) -> dict[str, Any]:
     """By name, as `acc` or `exact_match,strict` if the task has filters."""
+    import numpy
+
     found = {}
     filters = {sample["filter"] for sample in samples}
     better = task.higher_is_better() or {}
@@ -156,6 +164,9 @@ def _metrics(
         values = [item["metrics"].get(metric) for item in items if item["filter"] == filter]
         if not isinstance(error, int | float):
             error = _error_of_ratio(metric, values, resamples, seed)
+        is_mean = _is_mean(values, float(score))
+        if is_mean and (of_agreeing := agreeing(numpy.array(values, numpy.float64))) is not None:
+            error = of_agreeing
         chance = _chance(metric, of_filter, task)
         found[metric if filter == "none" else key] = {
             "score": float(score),
@@ -163,7 +174,7 @@ def _metrics(
             "chance": chance[0] if chance else None,
             "chance_standard_error": chance[1] if chance else None,
             "higher_is_better": better.get(metric),
-            "is_mean_of_items": _is_mean(values, float(score)),
+            "is_mean_of_items": is_mean,
         }
     return found
 
