@@ -105,7 +105,7 @@ def test_answers_that_all_agree_are_not_certain(
 
 def test_a_figure_of_differences_that_are_all_alike_is_drawn(evaluations: Evaluations, tmp_path: Path) -> None:
     """Sums of floating-point numbers put the end of an interval beyond the value, by a last digit."""
-    paths = {name: evaluations.write(name, HARD, [value] * 10) for name, value in (("one", 0.7), ("two", 0.3))}
+    paths = {name: evaluations.write(name, HARD, [value] * 12) for name, value in (("one", 0.7), ("two", 0.3))}
     row = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))["quiz", "two"]
     assert row["difference"] == pytest.approx(-0.4)
     assert (tmp_path / "out" / "report" / "compare.svg").exists()
