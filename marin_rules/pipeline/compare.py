@@ -212,8 +212,10 @@ def _macro(contests: list[_Contest], models: list[str], baseline: str, config: C
         scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
         of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
     average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None)
-    items = sum(len(one.columns) for one in sets)
-    return [_row(average, model, baseline, scores, of_draws, items) for model in models]
+    # A set of one document says nothing of how documents differ, so neither does an average with it.
+    fewest, items = min(len(one.columns) for one in sets), sum(len(one.columns) for one in sets)
+    rows = [_row(average, model, baseline, scores, of_draws, fewest) for model in models]
+    return [{**row, "items": items} for row in rows]
 
 
 def _row(

@@ -80,6 +80,25 @@ def test_a_small_difference_on_the_same_documents_is_clear(evaluations: Evaluati
     assert ("perplexity") not in {row["metric"] for row in found.values()}, "no mean of items cannot be paired"
 
 
+def test_an_average_with_a_set_of_one_document_is_of_unknown_certainty(
+    evaluations: Evaluations, tmp_path: Path
+) -> None:
+    paths = {name: evaluations.write(name, HARD + shift, [True, False]) for name, shift in (("one", 0), ("two", 1))}
+    for path in map(Path, paths.values()):
+        news = (path / "samples" / "held_out-news.jsonl").read_text()
+        (path / "samples" / "held_out-lonely.jsonl").write_text(news.splitlines()[0])
+        results = json.loads((path / "results.json").read_text())
+        results["held_out"]["lonely"] = {"items_sha256": "lonely", "documents": 1}
+        (path / "results.json").write_text(json.dumps(results))
+    found = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))
+    assert found["news", "two"]["is_clear"] is True
+    for name in ("lonely", "macro"):
+        row = found[name, "two"]
+        assert row["difference"] == pytest.approx(1.0)
+        assert (row["standard_error"], row["difference_standard_error"], row["is_clear"]) == (None, None, None)
+    assert found["macro", "two"]["items"] == 121
+
+
 def test_the_error_of_a_paired_difference_is_that_of_the_textbook(evaluations: Evaluations, tmp_path: Path) -> None:
     one, other = (GENERATOR.random(2000) < chance for chance in (0.5, 0.54))
     paths = {"one": evaluations.write("one", HARD, one), "other": evaluations.write("other", HARD, other)}

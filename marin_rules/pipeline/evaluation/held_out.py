@@ -112,7 +112,8 @@ def summarise_sets(sets: dict[str, list[ScoredDocument]], vocabulary: int, resam
             "items_sha256": items_digest([(one.id, one.digest) for one in documents]),
             **_scores(columns[name], resampled[name], len(documents), vocabulary),
         }
-    items = sum(map(len, sets.values()))
+    # A set of one document says nothing of how documents differ, so neither does an average with it.
+    items = min(map(len, sets.values()))
     together = numpy.sum(list(columns.values()), axis=0), numpy.sum(list(resampled.values()), axis=0)
     each = list(zip(columns.values(), resampled.values(), strict=True))
     averages = {
