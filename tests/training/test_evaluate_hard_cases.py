@@ -71,6 +71,10 @@ PLANTED = ("function", "template", "metric", "pickle", "name")
 
 CASES: dict[str, dict[str, Any]] = {
     "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
+    "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
+    "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
+    "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
+    "narrower layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "narrow"},
     "certain": {"tasks": ["certain"]},
     "stated": {"tasks": ["stated"]},
     "broken weights": {"model": "broken", "tasks": ["animals"]},
@@ -81,14 +85,34 @@ CASES: dict[str, dict[str, Any]] = {
 """What is evaluated, by the name of the case."""
 
 SCRIPT = """
-import json, sys
+import json, os, sys
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluate import EvaluateConfig, evaluate
 from marin_rules.pipeline.evaluation.task_files import EvalTask
 
+def write_checkpoint():
+    from dataclasses import replace
+    import haliax, jax
+    from levanter.checkpoint import save_checkpoint
+    from levanter.compat.hf_checkpoints import HFCheckpointConverter, load_tokenizer
+    from levanter.models.llama import LlamaConfig
+    from levanter.trainer import TrainerConfig
+    export = f"{folder}/model"
+    converter = HFCheckpointConverter(LlamaConfig, reference_checkpoint=export, tokenizer=load_tokenizer(export))
+    trainer = TrainerConfig(require_accelerator=False)
+    config = converter.config_from_hf_config(converter.hf_config_from_hf_checkpoint(export))
+    with trainer.use_device_mesh():
+        model = replace(config, scan_layers=False).build(haliax.Axis("vocab", 259), key=jax.random.PRNGKey(0))
+        save_checkpoint({"model": model}, 4, f"{folder}/unstacked/checkpoints/step-4")
+        converter.save_pretrained(model, f"{folder}/unstacked/hf/step-4")
+
 errors = {}
 for name, case in cases.items():
+    if case.get("model") == "unstacked/checkpoints/step-4" and not os.path.exists(f"{folder}/unstacked"):
+        write_checkpoint()
+    if "reference_path" in case:
+        case["reference_path"] = f"{folder}/{case['reference_path']}"
     held_out = {one: f"{folder}/{one}" for one in case.pop("sets", [])}
     place, allow_code = f"{folder}/{case.pop('folder', 'tasks')}", case.pop("allow_code", False)
     tasks = [EvalTask(one, folder=place, allow_code=allow_code) for one in case.pop("tasks", [])]
@@ -142,8 +166,15 @@ def _write_models(folder: Path) -> None:
     ends = ("model.embed_tokens.weight", "lm_head.weight")
     few: Weights = {name: weight[:100] if name in ends else weight for name, weight in weights.items()}
     write_model(folder / "few_tokens", few)
-    config = folder / "few_tokens" / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "vocab_size": 100}))
+    write_model(folder / "shallow", weights)
+    write_model(folder / "narrow", weights)
+    for name, change in {
+        "few_tokens": {"vocab_size": 100},
+        "shallow": {"num_hidden_layers": 1},
+        "narrow": {"intermediate_size": 8},
+    }.items():
+        config = folder / name / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), **change}))
 
 
 def read(outcome: Path, name: str) -> Any:
@@ -216,3 +247,16 @@ def test_a_score_of_one_is_not_certain(outcome: Path) -> None:
         assert found["score"] == 1.0
         assert found["standard_error"] == pytest.approx(0.116, abs=5e-4), "seven items are few"
     assert "task certain: acc 1.0000 ± 0.1160" in (outcome / "log").read_text()
+
+
+def test_a_checkpoint_of_layers_by_themselves_is_the_model_that_was_trained(outcome: Path) -> None:
+    """As `scan_layers=False` leaves it, which is faster for tiny models."""
+    scores = [read(outcome, name)["held_out"]["texts"]["bits_per_byte"]["value"] for name in ("unstacked", "exported")]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+    assert read(outcome, "unstacked")["model"]["kind"] == "levanter"
+
+
+@pytest.mark.parametrize("name", ["fewer layers", "narrower layers"])
+def test_a_checkpoint_of_another_model_is_refused(name: str, outcome: Path) -> None:
+    """Levanter would take the first layers of a deeper model."""
+    assert "cannot be read as the model that" in error(outcome, name)

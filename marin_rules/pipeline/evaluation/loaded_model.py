@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.library_logs import quiet_libraries
-from marin_rules.pipeline.evaluation.model_files import ModelFiles, settings_here
+from marin_rules.pipeline.evaluation.model_files import ModelFiles, layers_by_themselves, settings_here
 from marin_rules.pipeline.evaluation.packing import Scored, pack, row_length
 
 if TYPE_CHECKING:
@@ -317,13 +317,21 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
 
     if files.kind == "levanter":
         vocabulary = haliax.Axis("vocab", int(files.hugging_face_config["vocab_size"]))
-        return load_levanter_checkpoint(
-            config,
-            files.path,
-            Vocab=vocabulary,
-            axis_mapping=trainer.parameter_axis_mapping,
-            key=jax.random.PRNGKey(0),
-        )
+        layers = layers_by_themselves(files.path)
+        if layers is not None and layers != config.num_layers:
+            raise _another_model(files, f"its layers are {layers}, not {config.num_layers}")
+        if layers is not None:
+            config = replace(config, scan_layers=False)
+        try:
+            return load_levanter_checkpoint(
+                config,
+                files.path,
+                Vocab=vocabulary,
+                axis_mapping=trainer.parameter_axis_mapping,
+                key=jax.random.PRNGKey(0),
+            )
+        except (FileNotFoundError, ValueError) as error:
+            raise _another_model(files, str(error)) from error
     prefix = "transformer" if files.hugging_face_config["model_type"] == "gpt2" else None
     converter = HFCheckpointConverter(
         type(config), reference_checkpoint=settings, tokenizer=tokenizer, ignore_prefix=prefix
@@ -334,6 +342,13 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
         config=config,
         axis_mapping=trainer.parameter_axis_mapping,
         dtype=jax.numpy.float32,
+    )
+
+
+def _another_model(files: ModelFiles, reason: str) -> DataError:
+    return DataError(
+        f"the checkpoint {files.path} cannot be read as the model that {files.reference_path}/config.json describes"
+        f" ({reason}): give a Hugging Face folder of the same model as reference_path"
     )
 
 
