@@ -26,6 +26,7 @@ from marin_rules.pipeline.evaluation.statistics import (
     agreeing,
     agreeing_difference,
     estimate,
+    refuse_few_resamples,
     resampled_sums,
 )
 from marin_rules.pipeline.evaluation.tables import new_figure, plain, signed, write_csv, write_svg
@@ -100,6 +101,7 @@ def baseline_of(config: CompareConfig) -> str:
     models = list(config.evaluations)
     if len(models) < 2:
         raise DataError("a comparison needs at least two evaluations")
+    refuse_few_resamples(config.resamples)
     baseline = models[0] if config.baseline is None else config.baseline
     if baseline not in models:
         raise DataError(f"the baseline {baseline!r} is none of the models {', '.join(models)}")

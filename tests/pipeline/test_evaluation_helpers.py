@@ -12,6 +12,7 @@ import pytest
 
 from marin_rules import ExecutorStep, compute_output_path
 from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation
 from marin_rules.pipeline.evaluation.task_files import EvalTask
 
 REPOSITORY = Path(__file__).parents[2]
@@ -124,6 +125,10 @@ def test_an_unknown_task_of_a_folder_is_refused_while_planning(experiments: Any,
     (tmp_path / "below" / "quiz.yaml").write_text("dataset_path: json\ntask: quiz_hard # a comment\n")
     folder = str(tmp_path)
     defaults.default_eval(MODEL, [EvalTask("quiz_hard", folder=folder)])
+    (tmp_path / "tagged.yaml").write_text("task: other\ntag:\n  - quizzes\n  - hard\n")
+    defaults.default_eval(MODEL, [EvalTask("quizzes", folder=folder)])
+    with pytest.raises(DataError, match="no task 'quiz' in"):
+        defaults.default_eval(MODEL, [EvalTask("quiz", folder=folder)])
     with pytest.raises(DataError, match=r"no task 'quiz_hart' in .*: did you mean quiz_hard"):
         defaults.default_eval(MODEL, [EvalTask("quiz_hart", folder=folder)])
     with pytest.raises(DataError, match="two tasks are called 'piqa': give one of them an alias"):
@@ -166,6 +171,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no items": (lambda d: d.default_eval(MODEL, ["piqa"], max_items=0), "max_items is 0: use at least 1"),
     "examples": (lambda d: d.default_eval(MODEL, [EvalTask("piqa", -1)]), "num_fewshot is -1: use at least 0"),
     "precision": (lambda d: d.default_eval(MODEL, ["piqa"], precision="f32"), "'f32' is none of float32, bfloat16"),
+    "one name twice": (
+        lambda d: d.default_eval(MODEL, [EvalTask("piqa", alias="held_out-news")], held_out={"news": TEXT}),
+        "'held_out-news' has the name of a held-out set's samples",
+    ),
     "a comparison of none": (lambda d: d.default_compare("x", {}), "at least two evaluations"),
     "a comparison of one": (lambda d: d.default_compare("x", {"one": MODEL}), "at least two evaluations"),
     "a baseline": (
@@ -191,6 +200,21 @@ def test_what_cannot_succeed_is_refused_while_planning(what: str, experiments: A
     make, message = REFUSED[what]
     with pytest.raises(DataError, match=message):
         make(experiments("defaults"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed is -1: use at least 0"),
+        ({"batch_rows": 0}, "batch_rows is 0: use at least 1"),
+        ({"overlap": -1}, "overlap is -1: use at least 0"),
+        ({"overlap": 64, "max_length": 64}, "an overlap of 64 leaves nothing to score in windows of 64 tokens"),
+        ({"resamples": 20}, "20 resamples say little"),
+    ],
+)
+def test_what_would_fail_after_hours_is_refused_at_once(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        check_evaluation(EvaluateConfig("model", {"news": "text"}, **change))
 
 
 def test_a_model_without_a_name_needs_one_for_its_evaluation(experiments: Any) -> None:

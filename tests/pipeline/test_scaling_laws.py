@@ -191,7 +191,7 @@ def write_run(folder: Path, one: TrainingRun) -> str:
 def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path) -> None:
     runs = {one.name: write_run(tmp_path / "runs", one) for one in grid(3)}
     new = {"new": write_run(tmp_path / "new", run(3e7, 1e9, name="new"))}
-    config = ScalingLawConfig(runs, new, budgets=[1e18], resamples=60, output_path=str(tmp_path / "out"))
+    config = ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "out"))
     answer = scaling_law(config)
     assert json.loads((tmp_path / "out" / "law.json").read_text()) == answer
     assert answer["held_out"][0]["is_inside"]
@@ -200,7 +200,7 @@ def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path) -> None:
     assert float(table["loss of new"]["measured"]) == pytest.approx(true_loss(3e7, 1e9), rel=1e-4)
     assert "best size for 1e+18 FLOPs" in table
     first = (tmp_path / "out" / "report" / "law.svg").read_bytes()
-    scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=60, output_path=str(tmp_path / "again")))
+    scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "again")))
     assert (tmp_path / "again" / "report" / "law.svg").read_bytes() == first
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from marin_rules.pipeline.core.errors import DataError
+
 if TYPE_CHECKING:
     import numpy
 
@@ -23,6 +25,7 @@ CONFIDENCE = 0.95
 """Of every interval in the project."""
 
 RESAMPLES = 1000
+_LEAST_RESAMPLES = 100
 
 _NORMAL = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
@@ -59,6 +62,11 @@ def resampled_sums(columns: Array, name: str, resamples: int = RESAMPLES, seed: 
         times = numpy.bincount(generator.integers(0, count, count), minlength=count)
         sums[number] = times @ rows
     return sums
+
+
+def refuse_few_resamples(resamples: int) -> None:
+    if resamples < _LEAST_RESAMPLES:
+        raise DataError(f"{resamples} resamples say little about 95% intervals: use at least {_LEAST_RESAMPLES}")
 
 
 def estimate(value: float, resampled: Array, items: int) -> Estimate:

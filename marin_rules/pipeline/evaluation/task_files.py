@@ -77,8 +77,13 @@ def refuse_unknown_here(tasks: Sequence[EvalTask]) -> None:
         if not task.allow_code:
             refuse_code(folder, texts)
         names = {name for text in texts.values() for name in _NAME.findall(text)}
-        if task.name not in names:
+        # A tag may stand in a list, too: what stands nowhere is no name of anything.
+        if task.name not in names and not any(_occurs(task.name, text) for text in texts.values()):
             raise DataError(f"no task {task.name!r} in {folder}: {near_matches(task.name, sorted(names))}")
+
+
+def _occurs(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text) is not None
 
 
 def _yaml_texts(folder: str) -> dict[str, str]:
