@@ -221,6 +221,12 @@ def test_runs_that_left_too_little_are_refused_by_name(tmp_path: Path) -> None:
         scaling_law(ScalingLawConfig({"x": str(tmp_path / "nothing")}, output_path=out))
     with pytest.raises(DataError, match=r"run 'good'.*has no 'eval/bpb'"):
         scaling_law(ScalingLawConfig({"good": good}, metric="eval/bpb", output_path=out))
+    early = [{"step": 4, "eval/loss": 3.0}, {"step": 9, "train/loss": 2.0}]
+    whole = Path(good, "metrics.jsonl").read_text()
+    Path(good, "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in early))
+    with pytest.raises(DataError, match=r"run 'good': the last 'eval/loss' .* is of step 4, .* until step 9"):
+        scaling_law(ScalingLawConfig({"good": good}, output_path=out))
+    Path(good, "metrics.jsonl").write_text(whole)
     with pytest.raises(DataError, match="good cannot be held out and fitted to"):
         scaling_law(ScalingLawConfig({"good": good}, {"good": good}, output_path=out))
     Path(good, "training.json").write_text(json.dumps({"steps": 1, "parameters": 5, "tokens": 3, "flops": None}))
