@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.files import join, open_to_read, read_json, write_json
+from marin_rules.pipeline.core.files import join, read_json, write_json
+from marin_rules.pipeline.evaluation.samples import read_samples
 from marin_rules.pipeline.evaluation.statistics import (
     CONFIDENCE,
     RESAMPLES,
@@ -122,7 +123,7 @@ def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Con
     for name in _common(results, "held_out"):
         columns = []
         for model, path in paths.items():
-            rows = _samples(model, path, f"held_out-{name}")
+            rows = read_samples(f"model {model!r}", path, f"held_out-{name}")
             _check_whole(model, name, len(rows), results[model]["held_out"][name]["documents"])
             columns += [[-row["log_probability"] / math.log(2) for row in rows], [row["bytes"] for row in rows]]
         contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, None))
@@ -141,7 +142,7 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
                 continue
             columns: list[list[float]] = []
             for model, path in paths.items():
-                values = _values(_samples(model, path, name), metric)
+                values = _values(read_samples(f"model {model!r}", path, name), metric)
                 _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
                 columns += [values, [1.0] * len(values)]
             contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"]))
@@ -174,17 +175,6 @@ def _common(results: Mapping[str, Any], kind: str) -> list[str]:
                         " cannot be compared. Evaluate both on the same"
                     )
     return list(results[first][kind])
-
-
-def _samples(model: str, path: str, name: str) -> list[dict[str, Any]]:
-    import orjson
-
-    where = join(path, "samples", f"{name}.jsonl")
-    try:
-        with open_to_read(where) as file:
-            return [orjson.loads(line) for line in file]
-    except (FileNotFoundError, ValueError) as error:
-        raise DataError(f"model {model!r}: {where} is missing or damaged ({error}): evaluate it again") from error
 
 
 def _check_whole(model: str, name: str, found: int, expected: int) -> None:

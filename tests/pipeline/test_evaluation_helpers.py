@@ -189,6 +189,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda d: d.default_speedrun("x", MODEL, d.default_eval(MODEL, held_out={"news": TEXT}), "new"),
         "'x': evaluation/model has no held-out set 'new': did you mean news",
     ),
+    "a part of a set": (
+        lambda d: d.default_speedrun("x", MODEL, d.default_eval(MODEL, held_out={"a": TEXT}, max_documents=3), "a"),
+        "saw a part of the set only .max_documents 3",
+    ),
+    "a record twice": (
+        lambda d: d.default_leaderboard("x", [d.default_speedrun("y", place, TEXT, "a") for place in (MODEL, TEXT)]),
+        "two records are called speedruns/y",
+    ),
     "no records": (lambda d: d.default_leaderboard("x", []), "at least one record"),
     "tasks without items": (lambda d: d.default_tasks("x", TEXT, items=3), "3 items of a task say nothing"),
 }
