@@ -140,6 +140,9 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     write_json(join(config.output_path, "results.json"), results)
     for row in rows:
         _print(row)
+    for name, found in results["tasks"].items():
+        if cut := found["truncated_prompts"]:
+            print(f"task {name}: {cut} of {found['items']} prompts are longer than the model's window, and were cut")
     return {f"{row['name']}/{row['metric']}": row["score"] for row in rows}
 
 

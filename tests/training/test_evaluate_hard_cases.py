@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from support.tiny_llama import Weights, make_weights, write_model
+from support.tiny_llama import EOS, PAD, SPECIAL, Weights, log_probabilities, make_weights, tokens_of, write_model
 
 pytestmark = pytest.mark.processes
 
@@ -42,6 +42,17 @@ def group(name: str, weight_by_size: str) -> str:
     return f"group: {name}\ntask: [animals, two]\naggregate_metric_list: [{metric}]\n"
 
 
+WRITTEN = """
+task: written
+dataset_path: json
+dataset_kwargs: {data_files: {test: items/animals.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{query}}"
+doc_to_target: "{{choices[label]}}"
+generation_kwargs: {until: [ENDS], max_gen_toks: 20, do_sample: false}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
 MUTUAL = "{metric: acc_mutual_info, aggregation: mean, higher_is_better: true}"
 CALLS = "{{ cycler.__init__.__globals__.os.system('touch executed') }}{{query}}"
 FOLDERS = {
@@ -52,6 +63,9 @@ FOLDERS = {
         "mutual": choice("mutual").replace("metric_list: [", f"metric_list: [{MUTUAL}, "),
         "by_task": group("by_task", weight_by_size="false"),
         "by_item": group("by_item", weight_by_size="true"),
+        "written": WRITTEN.replace("ENDS", '"<|pad|>"'),
+        "no_answer": choice("no_answer").replace("{{choices}}", "{{['' if query == 'The ant' else 'runs', query]}}")
+        + 'target_delimiter: ""\n',
         "one_answer": choice("one_answer").replace("{{choices}}", "{{['runs']}}").replace("label", "0"),
         "certain": group("certain", weight_by_size="true").replace("animals, two", "one_answer"),
         "stated": choice("stated") + "metadata: {chance: 25}\n",
@@ -71,6 +85,9 @@ PLANTED = ("function", "template", "metric", "pickle", "name")
 
 CASES: dict[str, dict[str, Any]] = {
     "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
+    "written": {"model": "pausing", "tasks": ["written"]},
+    "no answer": {"tasks": ["no_answer"]},
+    "short": {"tasks": ["animals"], "max_length": 9},
     "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
     "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
     "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
@@ -157,6 +174,13 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> 
     return folder
 
 
+def pausing() -> Weights:
+    """A model that often says that it pauses, with a special token that does not end a text."""
+    weights = make_weights(0)
+    weights["lm_head.weight"][PAD] *= 3
+    return weights
+
+
 def _write_models(folder: Path) -> None:
     weights = make_weights(0)
     write_model(folder / "model", weights)
@@ -166,6 +190,7 @@ def _write_models(folder: Path) -> None:
     ends = ("model.embed_tokens.weight", "lm_head.weight")
     few: Weights = {name: weight[:100] if name in ends else weight for name, weight in weights.items()}
     write_model(folder / "few_tokens", few)
+    write_model(folder / "pausing", pausing())
     write_model(folder / "shallow", weights)
     write_model(folder / "narrow", weights)
     for name, change in {
@@ -260,3 +285,28 @@ def test_a_checkpoint_of_layers_by_themselves_is_the_model_that_was_trained(outc
 def test_a_checkpoint_of_another_model_is_refused(name: str, outcome: Path) -> None:
     """Levanter would take the first layers of a deeper model."""
     assert "cannot be read as the model that" in error(outcome, name)
+
+
+def test_text_ends_at_a_special_token_that_the_task_names(outcome: Path) -> None:
+    lines = (outcome / "out" / "written" / "samples" / "written.jsonl").read_text().splitlines()
+    ends = set()
+    for row, question in zip(map(json.loads, lines), QUESTIONS, strict=True):
+        tokens = tokens_of(str(question["query"]))
+        made: list[int] = []
+        while len(made) < 20 and made[-1:] not in ([PAD], [EOS]):
+            made.append(int(log_probabilities(pausing(), [*tokens, *made])[-1].argmax()))
+        ends.add(made[-1])
+        text = bytes(token - len(SPECIAL) for token in made if token >= len(SPECIAL)).decode(errors="replace")
+        assert row["responses"] == [text]
+    assert PAD in ends
+
+
+def test_an_answer_without_tokens_is_refused(outcome: Path) -> None:
+    """Its probability is 1, whatever the model."""
+    assert "task 'no_answer' has an answer without tokens of its own ('')" in error(outcome, "no answer")
+
+
+def test_prompts_that_were_cut_are_counted_once_an_item_and_told(outcome: Path) -> None:
+    assert read(outcome, "short")["tasks"]["animals"]["truncated_prompts"] == len(QUESTIONS)
+    told = f"task animals: {len(QUESTIONS)} of {len(QUESTIONS)} prompts are longer than the model's window"
+    assert told in (outcome / "log").read_text()

@@ -61,7 +61,7 @@ def run_task(
             "items_sha256": items_digest(sorted({(str(item["id"]), item["sha256"]) for item in items})),
             "num_fewshot": answer["n-shot"].get(name, 0),
             "version": answer["versions"].get(name),
-            "truncated_prompts": adapter.truncated[name],
+            "truncated_prompts": len(adapter.truncated[name]),
             "metrics": _metrics(answer["results"][name], answer["samples"][name], items, task, resamples, seed),
         }
     scores_of_tasks = {label_of(name): results[label_of(name)] for name in loaded.contents["tasks"]}
@@ -245,8 +245,10 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
         def __init__(self) -> None:
             super().__init__()
             self.tokenizer = model.tokenizer
-            self.truncated: dict[str, int] = defaultdict(int)
-            self._names: list[str] = []
+            self.truncated: dict[str, set[Any]] = defaultdict(set)
+            """Items of each task whose prompts had to be cut."""
+
+            self._asked: list[Any] = []
 
         @property
         def eot_token_id(self) -> int:
@@ -276,20 +278,27 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
             return prompt
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-            self._names = [request.task_name for request in requests]
+            self._asked = requests
             answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=True)
             return answers
 
         def _loglikelihood_tokens(self, requests: Any, **others: Any) -> list[tuple[float, bool]]:
             sequences = []
-            for name, (_, context, continuation) in zip(self._names, requests, strict=True):
+            for asked, ((_, answer), context, continuation) in zip(self._asked, requests, strict=True):
+                name = asked.task_name
+                if not continuation:
+                    raise DataError(
+                        f"task {name!r} has an answer without tokens of its own ({answer!r}), which any model is sure"
+                        " of: mend its answers, or its target_delimiter"
+                    )
                 if len(continuation) > model.longest:
                     raise DataError(
                         f"task {name!r} has an answer of {len(continuation)} tokens, but the model sees {model.longest}"
                         " at once: evaluate it with a longer max_length"
                     )
                 room = model.longest + 1 - len(continuation)
-                self.truncated[name] += len(context) > room
+                if len(context) > room:
+                    self.truncated[name].add(asked.doc_id)
                 sequences.append(Scored(context[-room:], continuation))
             return [(float(one.log_probabilities.sum()), bool(one.is_greedy.all())) for one in model.score(sequences)]
 
@@ -311,13 +320,25 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
                     most, float(settings.get("temperature") or 0.0), float(settings.get("top_p") or 1.0), seed
                 )
                 tokens = self.tok_encode(prompt) or [model.first_token]
-                self.truncated[request.task_name] += len(tokens) > model.longest - most
+                if len(tokens) > model.longest - most:
+                    self.truncated[request.task_name].add(request.doc_id)
                 alike[how].append((number, tokens[-(model.longest - most) :], settings["until"]))
             for how, asked in alike.items():
                 answers = model.generate([prompt for _, prompt, _ in asked], how)
                 for (number, _, until), tokens in zip(asked, answers, strict=True):
-                    text = model.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-                    made[number] = postprocess_generated_text(text, until, None)
+                    made[number] = self._ended(tokens, until)
             return made
+
+        def _ended(self, tokens: list[int], until: list[str]) -> str:
+            """As text without special tokens, up to where the task wants it to end: at one of those, perhaps."""
+            special = model.tokenizer.all_special_tokens
+            is_special = any(token in end for token in special for end in until)
+            text = model.tokenizer.decode(
+                tokens, skip_special_tokens=not is_special, clean_up_tokenization_spaces=False
+            )
+            text = str(postprocess_generated_text(text, until, None))
+            for token in special if is_special else ():
+                text = text.replace(token, "")
+            return text
 
     return Adapter()
