@@ -95,6 +95,7 @@ CASES: dict[str, dict[str, Any]] = {
     "certain": {"tasks": ["certain"]},
     "stated": {"tasks": ["stated"]},
     "broken weights": {"model": "broken", "tasks": ["animals"]},
+    "capped": {"model": "capped", "sets": ["texts"]},
     "few tokens": {"model": "few_tokens", "sets": ["texts"]},
     **{name: {"folder": name, "tasks": ["planted"]} for name in PLANTED},
     "trusted": {"folder": "function", "tasks": ["planted"], "allow_code": True},
@@ -193,10 +194,12 @@ def _write_models(folder: Path) -> None:
     write_model(folder / "pausing", pausing())
     write_model(folder / "shallow", weights)
     write_model(folder / "narrow", weights)
+    write_model(folder / "capped", weights)
     for name, change in {
         "few_tokens": {"vocab_size": 100},
         "shallow": {"num_hidden_layers": 1},
         "narrow": {"intermediate_size": 8},
+        "capped": {"model_type": "gemma2", "final_logit_softcapping": 30.0},
     }.items():
         config = folder / name / "config.json"
         config.write_text(json.dumps({**json.loads(config.read_text()), **change}))
@@ -243,6 +246,10 @@ def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
     executed = {line for line in (outcome / "log").read_text().splitlines() if line.startswith("executed")}
     assert executed == {"executed function"}
     assert read(outcome, "trusted")["tasks"]["planted"]["items"] == len(QUESTIONS)
+
+
+def test_a_model_of_which_levanter_leaves_something_out_is_refused(outcome: Path) -> None:
+    assert "caps its logits (final_logit_softcapping 30.0)" in error(outcome, "capped")
 
 
 def test_chance_is_what_a_guess_gets(outcome: Path) -> None:

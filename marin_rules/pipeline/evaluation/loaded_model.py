@@ -304,6 +304,11 @@ def _levanter_config(files: ModelFiles, settings: str) -> Any:
         raise DataError(
             f"{files.reference_path}: Levanter knows no model_type {name!r}, but {', '.join(sorted(known))}"
         )
+    if capping := files.hugging_face_config.get("final_logit_softcapping"):
+        raise DataError(
+            f"{files.reference_path} caps its logits (final_logit_softcapping {capping}), which Levanter leaves out:"
+            " no score would be the model's"
+        )
     from transformers import AutoConfig
 
     return kind.from_hf_config(AutoConfig.from_pretrained(settings, trust_remote_code=False))
