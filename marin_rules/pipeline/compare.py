@@ -26,7 +26,7 @@ from marin_rules.pipeline.evaluation.statistics import (
     Estimate,
     agreeing,
     agreeing_difference,
-    estimate,
+    estimate_of_items,
     refuse_few_resamples,
     resampled_sums,
 )
@@ -187,7 +187,7 @@ def _judged(contest: _Contest, models: list[str], baseline: str, config: Compare
     drawn = resampled_sums(contest.columns, contest.name, config.resamples, config.seed)
     scores = {model: sums[2 * place] / sums[2 * place + 1] for place, model in enumerate(models)}
     of_draws = {model: drawn[:, 2 * place] / drawn[:, 2 * place + 1] for place, model in enumerate(models)}
-    return [_row(contest, model, baseline, scores, of_draws, len(contest.columns)) for model in models]
+    return [_row(contest, model, baseline, scores, of_draws, [len(contest.columns)]) for model in models]
 
 
 def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
@@ -204,17 +204,22 @@ def _macro(contests: list[_Contest], models: list[str], baseline: str, config: C
         scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
         of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
     average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None)
-    # A set of one document says nothing of how documents differ, so neither does an average with it.
-    fewest, items = min(len(one.columns) for one in sets), sum(len(one.columns) for one in sets)
-    rows = [_row(average, model, baseline, scores, of_draws, fewest) for model in models]
-    return [{**row, "items": items} for row in rows]
+    sizes = [len(one.columns) for one in sets]
+    return [_row(average, model, baseline, scores, of_draws, sizes) for model in models]
 
 
 def _row(
-    contest: _Contest, model: str, baseline: str, scores: Mapping[str, Any], of_draws: Mapping[str, Array], items: int
+    contest: _Contest,
+    model: str,
+    baseline: str,
+    scores: Mapping[str, Any],
+    of_draws: Mapping[str, Array],
+    sizes: list[int],
 ) -> dict[str, Any]:
+    # A set of one document says nothing of how documents differ, so neither does an average with it.
+    items = sum(sizes) if min(sizes) > 1 else 1
     values = contest.values(list(scores))
-    score = estimate(float(scores[model]), of_draws[model], items)
+    score = estimate_of_items(float(scores[model]), of_draws[model], items, len(sizes))
     if values and (error := agreeing(values[model])) is not None:
         score = replace(score, standard_error=error)
     row: dict[str, Any] = {
@@ -225,13 +230,14 @@ def _row(
         "score": score.value,
         "standard_error": score.standard_error,
         "chance": contest.chance,
-        "items": items,
+        "items": sum(sizes),
     }
     if model == baseline:
         return row
     difference = agreeing_difference(values[model], values[baseline]) if values else None
     if difference is None:
-        difference = estimate(float(scores[model] - scores[baseline]), of_draws[model] - of_draws[baseline], items)
+        of_pairs = of_draws[model] - of_draws[baseline]
+        difference = estimate_of_items(float(scores[model] - scores[baseline]), of_pairs, items, len(sizes))
     return {
         **row,
         "difference": difference.value,

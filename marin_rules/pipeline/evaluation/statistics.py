@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,18 @@ def estimate(value: float, resampled: Array, items: int) -> Estimate:
     tail = (1 - CONFIDENCE) / 2
     low, high = numpy.quantile(resampled, [tail, 1 - tail])
     return Estimate(float(value), float(numpy.std(resampled, ddof=1)), float(low), float(high))
+
+
+def estimate_of_items(value: float, resampled: Array, items: int, sets: int = 1) -> Estimate:
+    """The same of resampled items. Percentiles are too narrow for few, whose spread is known from themselves only: of
+    five documents, they hold the truth 8 times in 10, and 9 times if they are as wide as Student's."""
+    import numpy
+
+    found, freedom = estimate(value, resampled, items), items - sets
+    if found.low is None or found.high is None or freedom < 1:
+        return replace(found, standard_error=None, low=None, high=None)
+    factor = few_items(freedom) * float(numpy.sqrt(items / freedom))
+    return replace(found, low=value + factor * (found.low - value), high=value + factor * (found.high - value))
 
 
 def few_items(freedom: int) -> float:

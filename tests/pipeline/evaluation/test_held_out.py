@@ -36,3 +36,10 @@ def test_an_average_with_a_set_of_one_document_is_of_unknown_certainty(sizes: tu
         score = found["averages"][average]["bits_per_byte"]
         assert score["value"] > 0
         assert (score["standard_error"], score["low"], score["high"]) == (None, None, None)
+
+
+def test_an_interval_of_two_documents_is_wide_and_of_positive_numbers() -> None:
+    found = summarise_sets({"one": documents(2, 0)}, 256, 200, 0)["held_out"]["one"]
+    for score in (found["bits_per_byte"], found["perplexity"]):
+        assert 0 <= score["low"] < score["value"] < score["high"]
+        assert score["high"] - score["value"] > 5 * score["standard_error"], "two say little of each other"
