@@ -15,6 +15,7 @@ from marin_rules import ExecutorStep, ResourceConfig, output_path_of, versioned
 from marin_rules.pipeline.compare import CompareConfig, baseline_of, compare
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation, evaluate
+from marin_rules.pipeline.evaluation.isoflops import refuse_few_sizes
 from marin_rules.pipeline.evaluation.law import refuse_few_runs
 from marin_rules.pipeline.evaluation.loaded_model import Precision
 from marin_rules.pipeline.evaluation.task_files import EvalTask, near_matches, refuse_twins, refuse_unknown_here
@@ -114,6 +115,8 @@ def default_scaling_law(
     check_scaling_law(config)
     if law:
         refuse_few_runs(len(runs))
+    if isoflops:
+        refuse_few_sizes(len(runs))
     config = replace(
         config,
         metric=versioned(metric),

@@ -182,6 +182,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "the baseline 'tow' is none of the models one, two",
     ),
     "few runs": (lambda d: d.default_scaling_law("x", {"one": MODEL}), "1 runs cannot fix the five numbers"),
+    "few sizes": (
+        lambda d: d.default_scaling_law("x", {"one": MODEL, "two": TEXT}, law=False, isoflops=True),
+        "2 runs have no best size among them",
+    ),
     "a run twice": (lambda d: d.default_scaling_law("x", RUNS, held_out={"3": MODEL}), "3 cannot be held out"),
     "no law": (lambda d: d.default_scaling_law("x", RUNS, law=False), "nothing to fit"),
     "a budget": (lambda d: d.default_scaling_law("x", RUNS, budgets=[0.0]), "a budget of 0.0 FLOPs buys nothing"),
