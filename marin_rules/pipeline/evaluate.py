@@ -140,6 +140,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     write_json(join(config.output_path, "results.json"), results)
     for row in rows:
         _print(row)
+    for name, found in results["held_out"].items():
+        if lost := found["unknown_tokens"]:
+            print(
+                f"held out {name}: {lost} tokens stand for text that the tokenizer loses, so that the bits per byte are"
+                " too low: do not compare them with those of another tokenizer"
+            )
     for name, found in results["tasks"].items():
         if cut := found["truncated_prompts"]:
             print(f"task {name}: {cut} of {found['items']} prompts are longer than the model's window, and were cut")

@@ -96,6 +96,7 @@ CASES: dict[str, dict[str, Any]] = {
     "stated": {"tasks": ["stated"]},
     "broken weights": {"model": "broken", "tasks": ["animals"]},
     "capped": {"model": "capped", "sets": ["texts"]},
+    "losing": {"model": "losing", "sets": ["texts"]},
     "few tokens": {"model": "few_tokens", "sets": ["texts"]},
     **{name: {"folder": name, "tasks": ["planted"]} for name in PLANTED},
     "trusted": {"folder": "function", "tasks": ["planted"], "allow_code": True},
@@ -182,6 +183,16 @@ def pausing() -> Weights:
     return weights
 
 
+def lose(folder: Path, letter: str) -> None:
+    """A tokenizer that does not know a letter."""
+    tokenizer, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    contents = json.loads(tokenizer.read_text())
+    contents["model"]["unk_token"] = SPECIAL[PAD]
+    del contents["model"]["vocab"][letter]
+    tokenizer.write_text(json.dumps(contents))
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "unk_token": SPECIAL[PAD]}))
+
+
 def _write_models(folder: Path) -> None:
     weights = make_weights(0)
     write_model(folder / "model", weights)
@@ -192,6 +203,8 @@ def _write_models(folder: Path) -> None:
     few: Weights = {name: weight[:100] if name in ends else weight for name, weight in weights.items()}
     write_model(folder / "few_tokens", few)
     write_model(folder / "pausing", pausing())
+    write_model(folder / "losing", weights)
+    lose(folder / "losing", "W")
     write_model(folder / "shallow", weights)
     write_model(folder / "narrow", weights)
     write_model(folder / "capped", weights)
@@ -246,6 +259,14 @@ def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
     executed = {line for line in (outcome / "log").read_text().splitlines() if line.startswith("executed")}
     assert executed == {"executed function"}
     assert read(outcome, "trusted")["tasks"]["planted"]["items"] == len(QUESTIONS)
+
+
+def test_text_that_a_tokenizer_loses_is_counted_and_told(outcome: Path) -> None:
+    assert read(outcome, "losing")["held_out"]["texts"]["unknown_tokens"] == 1
+    assert read(outcome, "exported")["held_out"]["texts"]["unknown_tokens"] == 0
+    told = [line for line in (outcome / "log").read_text().splitlines() if "the tokenizer loses" in line]
+    assert len(told) == 1
+    assert told[0].startswith("held out texts: 1 tokens stand for text")
 
 
 def test_a_model_of_which_levanter_leaves_something_out_is_refused(outcome: Path) -> None:

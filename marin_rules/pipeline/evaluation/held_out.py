@@ -46,6 +46,8 @@ class ScoredDocument:
     bytes: int
     log_probability: float
     digest: str
+    unknown_tokens: int = 0
+    """How many of its tokens stand for text that the tokenizer lost: a model need not say which."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,7 @@ class ScoredDocument:
             "bytes": self.bytes,
             "log_probability": self.log_probability,
             "sha256": self.digest,
+            "unknown_tokens": self.unknown_tokens,
         }
 
 
@@ -109,6 +112,7 @@ def summarise_sets(sets: dict[str, list[ScoredDocument]], vocabulary: int, resam
         resampled[name] = resampled_sums(rows, name, resamples, seed)
         results[name] = {
             "documents": len(documents),
+            "unknown_tokens": sum(one.unknown_tokens for one in documents),
             "items_sha256": items_digest([(one.id, one.digest) for one in documents]),
             **_scores(columns[name], resampled[name], len(documents), vocabulary),
         }
@@ -182,6 +186,7 @@ def _score(documents: list[Document], model: LoadedModel, overlap: int) -> list[
             document.bytes,
             float(sum(next(scores).log_probabilities.sum() for _ in of_document)),
             document.digest,
+            document.tokens.count(model.unknown_token) if model.unknown_token is not None else 0,
         )
         for document, of_document in zip(documents, pieces, strict=True)
     ]

@@ -93,6 +93,12 @@ class LoadedModel:
             raise DataError(f"the tokenizer of {self.tokenizer.name_or_path} has no token that ends a text (eos_token)")
         return int(token)
 
+    @property
+    def unknown_token(self) -> int | None:
+        """What stands for text that the tokenizer has no tokens for, if it is that alone."""
+        token = self.tokenizer.unk_token_id
+        return None if token in (None, self.tokenizer.bos_token_id, self.tokenizer.eos_token_id) else int(token)
+
     def encode(self, text: str) -> list[int]:
         """Tokens of the text alone, without any that the tokenizer likes to add."""
         tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
