@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.making_steps import Data, data_step, input_of, levanter_step, name_of, small_step
+from experiments.making_steps import Data, data_step, input_of, levanter_step, name_of, plain, small_step
 from marin_rules import ExecutorStep, ResourceConfig, output_path_of, versioned
 from marin_rules.pipeline.compare import CompareConfig, baseline_of, compare
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation, evaluate
+from marin_rules.pipeline.evaluation.isoflops import refuse_few_sizes
 from marin_rules.pipeline.evaluation.law import refuse_few_runs
 from marin_rules.pipeline.evaluation.loaded_model import Precision
 from marin_rules.pipeline.evaluation.task_files import EvalTask, near_matches, refuse_twins, refuse_unknown_here
@@ -26,6 +27,7 @@ from marin_rules.pipeline.speedrun import (
     check_leaderboard,
     leaderboard,
     record_speedrun,
+    refuse_other_settings,
 )
 
 
@@ -113,6 +115,8 @@ def default_scaling_law(
     check_scaling_law(config)
     if law:
         refuse_few_runs(len(runs))
+    if isoflops:
+        refuse_few_sizes(len(runs))
     config = replace(
         config,
         metric=versioned(metric),
@@ -139,6 +143,8 @@ def default_speedrun(
             f"speedrun {name!r}: {name_of(evaluation)} has no held-out set {set_name!r}:"
             f" {near_matches(set_name, list(evaluated.held_out)) or 'it has none at all'}"
         )
+    if isinstance(evaluated, EvaluateConfig):
+        refuse_other_settings(name, {what: plain(getattr(evaluated, what)) for what in ("max_documents", "overlap")})
     config = SpeedrunConfig(
         versioned(name),
         input_of(training),
@@ -154,6 +160,9 @@ def default_leaderboard(
     name: str, records: Sequence[ExecutorStep[Any]], *, title: str = "Speedruns"
 ) -> ExecutorStep[Any]:
     """A page with all records."""
+    names = [record.name for record in records]
+    if twins := sorted({one for one in names if names.count(one) > 1}):
+        raise DataError(f"two records are called {', '.join(twins)}: give one of them another name")
     paths = {record.name: output_path_of(record) for record in records}
     config = LeaderboardConfig(paths, versioned(title))
     check_leaderboard(config)

@@ -13,13 +13,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.files import join, open_to_read, read_json, write_json
-from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, RESAMPLES, Estimate, estimate, resampled_sums
+from marin_rules.pipeline.core.files import join, read_json, write_json
+from marin_rules.pipeline.evaluation.samples import read_samples
+from marin_rules.pipeline.evaluation.statistics import (
+    CONFIDENCE,
+    RESAMPLES,
+    Estimate,
+    agreeing,
+    agreeing_difference,
+    estimate_of_items,
+    refuse_few_resamples,
+    resampled_sums,
+)
 from marin_rules.pipeline.evaluation.tables import new_figure, plain, signed, write_csv, write_svg
 
 if TYPE_CHECKING:
@@ -60,6 +70,12 @@ class _Contest:
 
     chance: float | None
 
+    def values(self, models: list[str]) -> dict[str, Array]:
+        """Of each item, by model; none of what is no mean of items."""
+        if self.kind != "task":
+            return {}
+        return {model: self.columns[:, 2 * place] for place, model in enumerate(models)}
+
 
 def compare(config: CompareConfig) -> dict[str, Any]:
     """Write the table; returns what `comparison.json` says."""
@@ -86,6 +102,7 @@ def baseline_of(config: CompareConfig) -> str:
     models = list(config.evaluations)
     if len(models) < 2:
         raise DataError("a comparison needs at least two evaluations")
+    refuse_few_resamples(config.resamples)
     baseline = models[0] if config.baseline is None else config.baseline
     if baseline not in models:
         raise DataError(f"the baseline {baseline!r} is none of the models {', '.join(models)}")
@@ -106,7 +123,7 @@ def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Con
     for name in _common(results, "held_out"):
         columns = []
         for model, path in paths.items():
-            rows = _samples(model, path, f"held_out-{name}")
+            rows = read_samples(f"model {model!r}", path, f"held_out-{name}")
             _check_whole(model, name, len(rows), results[model]["held_out"][name]["documents"])
             columns += [[-row["log_probability"] / math.log(2) for row in rows], [row["bytes"] for row in rows]]
         contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, None))
@@ -125,7 +142,7 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
                 continue
             columns: list[list[float]] = []
             for model, path in paths.items():
-                values = _values(_samples(model, path, name), metric)
+                values = _values(read_samples(f"model {model!r}", path, name), metric)
                 _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
                 columns += [values, [1.0] * len(values)]
             contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"]))
@@ -160,17 +177,6 @@ def _common(results: Mapping[str, Any], kind: str) -> list[str]:
     return list(results[first][kind])
 
 
-def _samples(model: str, path: str, name: str) -> list[dict[str, Any]]:
-    import orjson
-
-    where = join(path, "samples", f"{name}.jsonl")
-    try:
-        with open_to_read(where) as file:
-            return [orjson.loads(line) for line in file]
-    except (FileNotFoundError, ValueError) as error:
-        raise DataError(f"model {model!r}: {where} is missing or damaged ({error}): evaluate it again") from error
-
-
 def _check_whole(model: str, name: str, found: int, expected: int) -> None:
     if found != expected:
         raise DataError(f"model {model!r}: {name!r} has samples of {found} items, not {expected}: evaluate it again")
@@ -181,7 +187,7 @@ def _judged(contest: _Contest, models: list[str], baseline: str, config: Compare
     drawn = resampled_sums(contest.columns, contest.name, config.resamples, config.seed)
     scores = {model: sums[2 * place] / sums[2 * place + 1] for place, model in enumerate(models)}
     of_draws = {model: drawn[:, 2 * place] / drawn[:, 2 * place + 1] for place, model in enumerate(models)}
-    return [_row(contest, model, baseline, scores, of_draws, len(contest.columns)) for model in models]
+    return [_row(contest, model, baseline, scores, of_draws, [len(contest.columns)]) for model in models]
 
 
 def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
@@ -198,14 +204,24 @@ def _macro(contests: list[_Contest], models: list[str], baseline: str, config: C
         scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
         of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
     average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None)
-    items = sum(len(one.columns) for one in sets)
-    return [_row(average, model, baseline, scores, of_draws, items) for model in models]
+    sizes = [len(one.columns) for one in sets]
+    return [_row(average, model, baseline, scores, of_draws, sizes) for model in models]
 
 
 def _row(
-    contest: _Contest, model: str, baseline: str, scores: Mapping[str, Any], of_draws: Mapping[str, Array], items: int
+    contest: _Contest,
+    model: str,
+    baseline: str,
+    scores: Mapping[str, Any],
+    of_draws: Mapping[str, Array],
+    sizes: list[int],
 ) -> dict[str, Any]:
-    score = estimate(float(scores[model]), of_draws[model], items)
+    # A set of one document says nothing of how documents differ, so neither does an average with it.
+    items = sum(sizes) if min(sizes) > 1 else 1
+    values = contest.values(list(scores))
+    score = estimate_of_items(float(scores[model]), of_draws[model], items, len(sizes))
+    if values and (error := agreeing(values[model])) is not None:
+        score = replace(score, standard_error=error)
     row: dict[str, Any] = {
         "kind": contest.kind,
         "name": contest.name,
@@ -214,11 +230,14 @@ def _row(
         "score": score.value,
         "standard_error": score.standard_error,
         "chance": contest.chance,
-        "items": items,
+        "items": sum(sizes),
     }
     if model == baseline:
         return row
-    difference = estimate(float(scores[model] - scores[baseline]), of_draws[model] - of_draws[baseline], items)
+    difference = agreeing_difference(values[model], values[baseline]) if values else None
+    if difference is None:
+        of_pairs = of_draws[model] - of_draws[baseline]
+        difference = estimate_of_items(float(scores[model] - scores[baseline]), of_pairs, items, len(sizes))
     return {
         **row,
         "difference": difference.value,
@@ -256,7 +275,9 @@ def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any
             if row["model"] != model or row["difference_low"] is None:
                 continue
             place = labels.index(f"{row['name']} {row['metric']}") + 0.6 * (number / len(others))
-            ends = [row["difference"] - row["difference_low"]], [row["difference_high"] - row["difference"]]
+            # Both ends of equal items are the difference itself, but for a last digit.
+            down, up = row["difference"] - row["difference_low"], row["difference_high"] - row["difference"]
+            ends = [max(0.0, down)], [max(0.0, up)]
             axes.errorbar([row["difference"]], [place], xerr=ends, fmt="o", color=f"C{number % 10}", capsize=3)
         axes.scatter([], [], color=f"C{number % 10}", label=plain(model))
     axes.set_yticks(range(len(labels)), [plain(label) for label in labels])

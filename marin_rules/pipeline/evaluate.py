@@ -26,7 +26,7 @@ from marin_rules.pipeline.evaluation.held_out import check_set, score_set, summa
 from marin_rules.pipeline.evaluation.loaded_model import Precision, loaded, prepare_libraries
 from marin_rules.pipeline.evaluation.model_files import find_model
 from marin_rules.pipeline.evaluation.sample_table import sample_rows
-from marin_rules.pipeline.evaluation.statistics import RESAMPLES
+from marin_rules.pipeline.evaluation.statistics import RESAMPLES, refuse_few_resamples
 from marin_rules.pipeline.evaluation.tables import signed, write_csv
 from marin_rules.pipeline.evaluation.task_files import EvalTask, loaded_tasks
 
@@ -97,6 +97,10 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         loaded_tasks(config.tasks) as tasks,
         loaded(files, precision=config.precision, longest=config.max_length, batch_rows=config.batch_rows) as model,
     ):
+        if config.overlap >= model.longest:
+            raise DataError(
+                f"an overlap of {config.overlap} leaves nothing to score: {files.path} sees {model.longest} at once"
+            )
         sets = {}
         for name, path in config.held_out.items():
             sets[name] = score_set(name, str(path), model, most_documents=config.max_documents, overlap=config.overlap)
@@ -136,6 +140,15 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     write_json(join(config.output_path, "results.json"), results)
     for row in rows:
         _print(row)
+    for name, found in results["held_out"].items():
+        if lost := found["unknown_tokens"]:
+            print(
+                f"held out {name}: {lost} tokens stand for text that the tokenizer loses, so that the bits per byte are"
+                " too low: do not compare them with those of another tokenizer"
+            )
+    for name, found in results["tasks"].items():
+        if cut := found["truncated_prompts"]:
+            print(f"task {name}: {cut} of {found['items']} prompts are longer than the model's window, and were cut")
     return {f"{row['name']}/{row['metric']}": row["score"] for row in rows}
 
 
@@ -150,13 +163,22 @@ def check_evaluation(config: EvaluateConfig) -> None:
         value = getattr(config, what)
         if value is not None and value < 1:
             raise DataError(f"{what} is {value}: use at least 1, or None for all")
+    for what, least in (("overlap", 0), ("seed", 0), ("batch_rows", 1)):
+        if getattr(config, what) < least:
+            raise DataError(f"{what} is {getattr(config, what)}: use at least {least}")
+    if config.max_length is not None and config.overlap >= config.max_length:
+        raise DataError(
+            f"an overlap of {config.overlap} leaves nothing to score in windows of {config.max_length} tokens"
+        )
+    # Its samples would be written over those of the set.
+    if both := [task.label for task in config.tasks if task.label in {f"held_out-{name}" for name in config.held_out}]:
+        raise DataError(f"the task {both[0]!r} has the name of a held-out set's samples: give it an alias")
     for task in config.tasks:
         if task.num_fewshot is not None and task.num_fewshot < 0:
             raise DataError(f"task {task.label!r}: num_fewshot is {task.num_fewshot}: use at least 0")
     if config.precision not in get_args(Precision.__value__):
         raise DataError(f"precision {config.precision!r} is none of {', '.join(get_args(Precision.__value__))}")
-    if config.resamples < 100:
-        raise DataError(f"{config.resamples} resamples say little about 95% intervals: use at least 100")
+    refuse_few_resamples(config.resamples)
 
 
 def _settings(config: EvaluateConfig) -> dict[str, Any]:

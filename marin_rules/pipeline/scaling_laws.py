@@ -20,7 +20,7 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, write_json
 from marin_rules.pipeline.evaluation.isoflops import Optimum, budgets_of, find_optimum, size_law
 from marin_rules.pipeline.evaluation.law import HUBER, Law, fit_law
-from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, Estimate
+from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, Estimate, refuse_few_resamples
 from marin_rules.pipeline.evaluation.tables import new_figure, plain, write_csv, write_svg
 from marin_rules.pipeline.evaluation.training_runs import TrainingRun, read_runs
 
@@ -78,6 +78,9 @@ def check_scaling_law(config: ScalingLawConfig) -> None:
     """Refuse what no runs could make a law of."""
     if both := sorted(set(config.runs) & set(config.held_out)):
         raise DataError(f"{', '.join(both)} cannot be held out and fitted to: name it in one of the two")
+    refuse_few_resamples(config.resamples)
+    if not config.huber > 0:
+        raise DataError(f"huber is {config.huber}: use a relative error above 0")
     if not config.fit_law and not config.fit_isoflops:
         raise DataError("nothing to fit: set fit_law or fit_isoflops")
     if config.held_out and not config.fit_law:

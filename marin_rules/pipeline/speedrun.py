@@ -21,7 +21,9 @@ from typing import Any
 from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import into_place, join, open_to_read, read_json, write_json
+from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.leaderboard_page import page
+from marin_rules.pipeline.evaluation.samples import read_samples
 from marin_rules.pipeline.evaluation.tables import write_csv
 from marin_rules.pipeline.evaluation.training_runs import read_facts, read_lines
 
@@ -86,6 +88,7 @@ def measured(name: str, training_path: str, evaluation_path: str, set_name: str)
         raise DataError(f"speedrun {name!r}: {evaluation_path} has no results for the held-out set {set_name!r}")
     _check_evaluation(name, training_path, facts, results)
     found = results["held_out"][set_name]
+    _check_samples(name, evaluation_path, set_name, found)
     info = read_json(join(training_path, ".executor_info")) or {}
     return {
         "parameters": facts["parameters"],
@@ -164,9 +167,35 @@ def _check_evaluation(name: str, training_path: str, facts: Mapping[str, Any], r
             f"speedrun {name!r}: the model that was evaluated has {model['parameters']:,} parameters, the one that was"
             f" trained {facts['parameters']:,}"
         )
-    limits = {key: results["settings"].get(key) for key in ("max_documents",) if results["settings"].get(key)}
-    if limits:
-        raise DataError(f"speedrun {name!r}: the evaluation saw a part of the set only ({limits}): evaluate all of it")
+    refuse_other_settings(name, results["settings"])
+
+
+def refuse_other_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Settings that would make a score better, or another set of it."""
+    if most := settings.get("max_documents"):
+        raise DataError(
+            f"speedrun {name!r}: the evaluation saw a part of the set only (max_documents {most}): evaluate all of it"
+        )
+    if overlap := settings.get("overlap"):
+        raise DataError(
+            f"speedrun {name!r}: the evaluation gave each window more context than others do (overlap {overlap}):"
+            " evaluate without"
+        )
+
+
+def _check_samples(name: str, evaluation_path: str, set_name: str, found: Mapping[str, Any]) -> None:
+    """The score and the digest are those of the documents, as they were scored one by one."""
+    rows = read_samples(f"speedrun {name!r}", evaluation_path, f"held_out-{set_name}")
+    size = sum(row["bytes"] for row in rows)
+    bits = -sum(row["log_probability"] for row in rows) / math.log(2)
+    stated = found["bits_per_byte"]["value"]
+    if not isinstance(stated, int | float) or size <= 0 or not math.isclose(stated, bits / size, rel_tol=_ROUNDING):
+        raise DataError(
+            f"speedrun {name!r}: results.json says {stated!r} bits per byte of {set_name!r}, but its samples"
+            f" {bits / max(size, 1):.6g}"
+        )
+    if found["items_sha256"] != items_digest([(row["id"], row["sha256"]) for row in rows]):
+        raise DataError(f"speedrun {name!r}: results.json and the samples of {set_name!r} are of different documents")
 
 
 def _checked(name: str, path: str) -> dict[str, Any]:

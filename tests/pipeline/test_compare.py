@@ -80,6 +80,25 @@ def test_a_small_difference_on_the_same_documents_is_clear(evaluations: Evaluati
     assert ("perplexity") not in {row["metric"] for row in found.values()}, "no mean of items cannot be paired"
 
 
+def test_an_average_with_a_set_of_one_document_is_of_unknown_certainty(
+    evaluations: Evaluations, tmp_path: Path
+) -> None:
+    paths = {name: evaluations.write(name, HARD + shift, [True, False]) for name, shift in (("one", 0), ("two", 1))}
+    for path in map(Path, paths.values()):
+        news = (path / "samples" / "held_out-news.jsonl").read_text()
+        (path / "samples" / "held_out-lonely.jsonl").write_text(news.splitlines()[0])
+        results = json.loads((path / "results.json").read_text())
+        results["held_out"]["lonely"] = {"items_sha256": "lonely", "documents": 1}
+        (path / "results.json").write_text(json.dumps(results))
+    found = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))
+    assert found["news", "two"]["is_clear"] is True
+    for name in ("lonely", "macro"):
+        row = found[name, "two"]
+        assert row["difference"] == pytest.approx(1.0)
+        assert (row["standard_error"], row["difference_standard_error"], row["is_clear"]) == (None, None, None)
+    assert found["macro", "two"]["items"] == 121
+
+
 def test_the_error_of_a_paired_difference_is_that_of_the_textbook(evaluations: Evaluations, tmp_path: Path) -> None:
     one, other = (GENERATOR.random(2000) < chance for chance in (0.5, 0.54))
     paths = {"one": evaluations.write("one", HARD, one), "other": evaluations.write("other", HARD, other)}
@@ -87,6 +106,28 @@ def test_the_error_of_a_paired_difference_is_that_of_the_textbook(evaluations: E
     difference = other.astype(float) - one.astype(float)
     assert row["difference"] == pytest.approx(difference.mean())
     assert row["difference_standard_error"] == pytest.approx(difference.std(ddof=1) / math.sqrt(2000), rel=0.08)
+
+
+@pytest.mark.parametrize(("count", "is_clear"), [(2, False), (20, True)])
+def test_answers_that_all_agree_are_not_certain(
+    count: int, is_clear: bool, evaluations: Evaluations, tmp_path: Path
+) -> None:
+    hits = {"all": [True] * count, "none": [False] * count, "again": [True] * count}
+    paths = {name: evaluations.write(name, HARD, some) for name, some in hits.items()}
+    found = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))
+    assert found["quiz", "all"]["standard_error"] == found["quiz", "none"]["standard_error"] > 0
+    assert found["quiz", "none"]["is_clear"] is is_clear
+    same = found["quiz", "again"]
+    assert (same["difference"], same["is_clear"]) == (0.0, False)
+    assert same["difference_low"] < 0 < same["difference_high"]
+
+
+def test_a_figure_of_differences_that_are_all_alike_is_drawn(evaluations: Evaluations, tmp_path: Path) -> None:
+    """Sums of floating-point numbers put the end of an interval beyond the value, by a last digit."""
+    paths = {name: evaluations.write(name, HARD, [value] * 12) for name, value in (("one", 0.7), ("two", 0.3))}
+    row = rows_of(compare(CompareConfig(paths, output_path=str(tmp_path / "out"))))["quiz", "two"]
+    assert row["difference"] == pytest.approx(-0.4)
+    assert (tmp_path / "out" / "report" / "compare.svg").exists()
 
 
 def test_files_are_the_same_bytes_again_and_tell_the_same(evaluations: Evaluations, tmp_path: Path) -> None:

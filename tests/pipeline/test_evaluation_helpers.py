@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from marin_rules import ExecutorStep, compute_output_path
 from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation
 from marin_rules.pipeline.evaluation.task_files import EvalTask
 
 REPOSITORY = Path(__file__).parents[2]
@@ -123,10 +125,44 @@ def test_an_unknown_task_of_a_folder_is_refused_while_planning(experiments: Any,
     (tmp_path / "below" / "quiz.yaml").write_text("dataset_path: json\ntask: quiz_hard # a comment\n")
     folder = str(tmp_path)
     defaults.default_eval(MODEL, [EvalTask("quiz_hard", folder=folder)])
+    (tmp_path / "tagged.yaml").write_text("task: other\ntag:\n  - quizzes\n  - hard\n")
+    defaults.default_eval(MODEL, [EvalTask("quizzes", folder=folder)])
+    with pytest.raises(DataError, match="no task 'quiz' in"):
+        defaults.default_eval(MODEL, [EvalTask("quiz", folder=folder)])
     with pytest.raises(DataError, match=r"no task 'quiz_hart' in .*: did you mean quiz_hard"):
         defaults.default_eval(MODEL, [EvalTask("quiz_hart", folder=folder)])
     with pytest.raises(DataError, match="two tasks are called 'piqa': give one of them an alias"):
         defaults.default_eval(MODEL, ["piqa", EvalTask("piqa", 5)])
+
+
+CODE = {
+    "a function": ("task: quiz\nprocess_docs: !function utils.run\n", r"has Python executed \(process_docs\)"),
+    "one of Python's": ("task: quiz\ndoc_to_text: !function os.system\n", r"has Python executed \(doc_to_text\)"),
+    "one in a list": (
+        "task: quiz\nfilter_list:\n  - filter: [{filter_fn: !function a.b}]\n",
+        r"has Python executed \(filter_fn\)",
+    ),
+    "a class": ("task: quiz\nclass: anything\n", r"has Python executed \(class\)"),
+    "a file elsewhere": ("task: quiz\ninclude: /tmp/other.yaml\n", "includes a file outside of its folder"),
+    "a file above": ("task: quiz\ninclude: [own.yaml, ../other.yaml]\n", "includes a file outside of its folder"),
+    "a file by an alias": ("task: quiz\nx: &place ../other.yaml\ninclude: *place\n", "outside of its folder"),
+    "pickled data": ("group: quiz\ntask: [{task: one, dataset_path: pandas}]\n", "reads data as 'pandas'"),
+    "a metric": ("task: quiz\nmetric_list: [{metric: own, hf_evaluate: true}]\n", "asks the library `evaluate`"),
+}
+
+
+@pytest.mark.parametrize("what", CODE)
+def test_a_folder_with_code_is_refused_while_planning(what: str, experiments: Any, tmp_path: Path) -> None:
+    """Unless somebody says that whoever can write there is trusted."""
+    text, reason = CODE[what]
+    (tmp_path / "quiz.yaml").write_text(text)
+    make = experiments("defaults").default_eval
+    task = EvalTask("quiz", folder=str(tmp_path))
+    with pytest.raises(DataError, match=reason):
+        make(MODEL, [task])
+    make(MODEL, [replace(task, allow_code=True)])
+    (tmp_path / "quiz.yaml").write_text("task: quiz\ninclude: own/base.yaml\ndataset_path: json\n")
+    assert path(make(MODEL, [task])) == path(make(MODEL, [replace(task, allow_code=True)]))
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -135,6 +171,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no items": (lambda d: d.default_eval(MODEL, ["piqa"], max_items=0), "max_items is 0: use at least 1"),
     "examples": (lambda d: d.default_eval(MODEL, [EvalTask("piqa", -1)]), "num_fewshot is -1: use at least 0"),
     "precision": (lambda d: d.default_eval(MODEL, ["piqa"], precision="f32"), "'f32' is none of float32, bfloat16"),
+    "one name twice": (
+        lambda d: d.default_eval(MODEL, [EvalTask("piqa", alias="held_out-news")], held_out={"news": TEXT}),
+        "'held_out-news' has the name of a held-out set's samples",
+    ),
     "a comparison of none": (lambda d: d.default_compare("x", {}), "at least two evaluations"),
     "a comparison of one": (lambda d: d.default_compare("x", {"one": MODEL}), "at least two evaluations"),
     "a baseline": (
@@ -142,12 +182,24 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "the baseline 'tow' is none of the models one, two",
     ),
     "few runs": (lambda d: d.default_scaling_law("x", {"one": MODEL}), "1 runs cannot fix the five numbers"),
+    "few sizes": (
+        lambda d: d.default_scaling_law("x", {"one": MODEL, "two": TEXT}, law=False, isoflops=True),
+        "2 runs have no best size among them",
+    ),
     "a run twice": (lambda d: d.default_scaling_law("x", RUNS, held_out={"3": MODEL}), "3 cannot be held out"),
     "no law": (lambda d: d.default_scaling_law("x", RUNS, law=False), "nothing to fit"),
     "a budget": (lambda d: d.default_scaling_law("x", RUNS, budgets=[0.0]), "a budget of 0.0 FLOPs buys nothing"),
     "a set of a speedrun": (
         lambda d: d.default_speedrun("x", MODEL, d.default_eval(MODEL, held_out={"news": TEXT}), "new"),
         "'x': evaluation/model has no held-out set 'new': did you mean news",
+    ),
+    "a part of a set": (
+        lambda d: d.default_speedrun("x", MODEL, d.default_eval(MODEL, held_out={"a": TEXT}, max_documents=3), "a"),
+        "saw a part of the set only .max_documents 3",
+    ),
+    "a record twice": (
+        lambda d: d.default_leaderboard("x", [d.default_speedrun("y", place, TEXT, "a") for place in (MODEL, TEXT)]),
+        "two records are called speedruns/y",
     ),
     "no records": (lambda d: d.default_leaderboard("x", []), "at least one record"),
     "tasks without items": (lambda d: d.default_tasks("x", TEXT, items=3), "3 items of a task say nothing"),
@@ -160,6 +212,21 @@ def test_what_cannot_succeed_is_refused_while_planning(what: str, experiments: A
     make, message = REFUSED[what]
     with pytest.raises(DataError, match=message):
         make(experiments("defaults"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed is -1: use at least 0"),
+        ({"batch_rows": 0}, "batch_rows is 0: use at least 1"),
+        ({"overlap": -1}, "overlap is -1: use at least 0"),
+        ({"overlap": 64, "max_length": 64}, "an overlap of 64 leaves nothing to score in windows of 64 tokens"),
+        ({"resamples": 20}, "20 resamples say little"),
+    ],
+)
+def test_what_would_fail_after_hours_is_refused_at_once(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        check_evaluation(EvaluateConfig("model", {"news": "text"}, **change))
 
 
 def test_a_model_without_a_name_needs_one_for_its_evaluation(experiments: Any) -> None:

@@ -191,7 +191,7 @@ def write_run(folder: Path, one: TrainingRun) -> str:
 def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path) -> None:
     runs = {one.name: write_run(tmp_path / "runs", one) for one in grid(3)}
     new = {"new": write_run(tmp_path / "new", run(3e7, 1e9, name="new"))}
-    config = ScalingLawConfig(runs, new, budgets=[1e18], resamples=60, output_path=str(tmp_path / "out"))
+    config = ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "out"))
     answer = scaling_law(config)
     assert json.loads((tmp_path / "out" / "law.json").read_text()) == answer
     assert answer["held_out"][0]["is_inside"]
@@ -200,7 +200,7 @@ def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path) -> None:
     assert float(table["loss of new"]["measured"]) == pytest.approx(true_loss(3e7, 1e9), rel=1e-4)
     assert "best size for 1e+18 FLOPs" in table
     first = (tmp_path / "out" / "report" / "law.svg").read_bytes()
-    scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=60, output_path=str(tmp_path / "again")))
+    scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "again")))
     assert (tmp_path / "again" / "report" / "law.svg").read_bytes() == first
 
 
@@ -221,6 +221,12 @@ def test_runs_that_left_too_little_are_refused_by_name(tmp_path: Path) -> None:
         scaling_law(ScalingLawConfig({"x": str(tmp_path / "nothing")}, output_path=out))
     with pytest.raises(DataError, match=r"run 'good'.*has no 'eval/bpb'"):
         scaling_law(ScalingLawConfig({"good": good}, metric="eval/bpb", output_path=out))
+    early = [{"step": 4, "eval/loss": 3.0}, {"step": 9, "train/loss": 2.0}]
+    whole = Path(good, "metrics.jsonl").read_text()
+    Path(good, "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in early))
+    with pytest.raises(DataError, match=r"run 'good': the last 'eval/loss' .* is of step 4, .* until step 9"):
+        scaling_law(ScalingLawConfig({"good": good}, output_path=out))
+    Path(good, "metrics.jsonl").write_text(whole)
     with pytest.raises(DataError, match="good cannot be held out and fitted to"):
         scaling_law(ScalingLawConfig({"good": good}, {"good": good}, output_path=out))
     Path(good, "training.json").write_text(json.dumps({"steps": 1, "parameters": 5, "tokens": 3, "flops": None}))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,17 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def make(self, name: str, *, bits: float = 1.5, **record: str) -> SpeedrunConfig:
+    def make(self, name: str, *, bits: float = 1.5, document: str = "d", **record: str) -> SpeedrunConfig:
         training, evaluation = self.folder / name / "training", self.folder / name / "evaluation"
         training.mkdir(parents=True)
-        evaluation.mkdir()
+        (evaluation / "samples").mkdir(parents=True)
+        sizes = {"0": 100, "1": 50}
+        samples = [
+            {"id": id, "bytes": size, "log_probability": -bits * size * math.log(2), "sha256": document}
+            for id, size in sizes.items()
+        ]
+        (evaluation / "samples" / "held_out-news.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+        items = hashlib.sha256("".join(f"{id}\0{document}\n" for id in sizes).encode()).hexdigest()
         facts = {
             "steps": 4,
             "parameters": 1000,
@@ -47,7 +56,7 @@ class Runs:
                 "news": {
                     "bits_per_byte": {"value": bits, "standard_error": 0.01},
                     "chance": {"bits_per_byte": {"value": 2.5}},
-                    "items_sha256": "items",
+                    "items_sha256": items,
                 }
             },
         }
@@ -80,6 +89,7 @@ def test_a_record_says_what_the_files_say(runs: Runs) -> None:
 
 
 TRAINING, RESULTS = "training/training.json", "evaluation/results.json"
+SCORE = ["held_out", "news", "bits_per_byte"]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +103,15 @@ TRAINING, RESULTS = "training/training.json", "evaluation/results.json"
         (TRAINING, ["seconds"], 1.0, "1.0 seconds, but its steps took 1.5"),
         (RESULTS, ["model", "path"], "/elsewhere/hf/step-3", "evaluation is of /elsewhere/hf/step-3"),
         (RESULTS, ["settings", "max_documents"], 5, "saw a part of the set only"),
+        (RESULTS, ["settings", "overlap"], 5, "gave each window more context than others do .overlap 5"),
+        (
+            RESULTS,
+            ["held_out", "news", "bits_per_byte", "value"],
+            0.5,
+            "0.5 bits per byte of 'news', but its samples 1.5",
+        ),
+        (RESULTS, [*SCORE, "value"], "<b>", "'<b>' bits per byte of 'news', but its"),
+        (RESULTS, ["held_out", "news", "items_sha256"], "others", "samples of 'news' are of different documents"),
         (RESULTS, ["held_out"], {}, "no results for the held-out set 'news'"),
     ],
 )
@@ -165,7 +184,6 @@ def test_a_record_that_was_polished_is_refused(runs: Runs) -> None:
 
 
 def test_records_of_different_documents_are_not_ranked(runs: Runs) -> None:
-    one, other = runs.make("one"), runs.make("other")
-    runs.change("other", RESULTS, "held_out", "news", "items_sha256", value="others")
+    one, other = runs.make("one"), runs.make("other", document="another")
     with pytest.raises(DataError, match="of different documents"):
         board(runs, one, other)

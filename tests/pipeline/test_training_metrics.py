@@ -84,7 +84,7 @@ def test_several_sets_are_told_apart(tmp_path: Path, clock: Clock) -> None:
     made.reported(0, {"eval/loss": 2.0, "eval/bpb": 1.0, "eval/news/loss": 2.0})
     made.reported(1, {"eval/loss": 3.0, "eval/news/loss": 2.0, "eval/code/loss": 4.0, "eval/macro_loss": 3.0})
     assert said == [
-        "step 1/10: evaluation loss 2.0000, 1.0000 bits per byte",
+        "step 1/10: evaluation loss 2.0000",
         "step 2/10: evaluation loss 3.0000 (news 2.0000, code 4.0000)",
     ]
     assert evaluated_sets(made.lines[:1]) == {"evaluation": "eval/loss"}

@@ -16,8 +16,8 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
 from marin_rules.pipeline.evaluation.packing import Scored, windows
-from marin_rules.pipeline.evaluation.statistics import guessing, resampled_sums
-from marin_rules.pipeline.evaluation.task_files import LoadedTask
+from marin_rules.pipeline.evaluation.statistics import agreeing, guessing, resampled_sums
+from marin_rules.pipeline.evaluation.task_files import LoadedTask, stated_chance
 
 _RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
 """Scores for which lm-eval gives no standard error."""
@@ -61,7 +61,7 @@ def run_task(
             "items_sha256": items_digest(sorted({(str(item["id"]), item["sha256"]) for item in items})),
             "num_fewshot": answer["n-shot"].get(name, 0),
             "version": answer["versions"].get(name),
-            "truncated_prompts": adapter.truncated[name],
+            "truncated_prompts": len(adapter.truncated[name]),
             "metrics": _metrics(answer["results"][name], answer["samples"][name], items, task, resamples, seed),
         }
     scores_of_tasks = {label_of(name): results[label_of(name)] for name in loaded.contents["tasks"]}
@@ -69,7 +69,8 @@ def run_task(
         members = [label_of(one) for one in _tasks_of(name, answer["group_subtasks"])]
         parts = {label: scores_of_tasks[label] for label in members if label in scores_of_tasks}
         is_known = label_of(name) in results or not parts
-        if not is_known and (of_group := _group(answer["results"].get(name, {}), parts)):
+        weights = _weights(loaded.contents["groups"][name])
+        if not is_known and (of_group := _group(answer["results"].get(name, {}), parts, weights)):
             results[label_of(name)] = of_group
     return results, samples
 
@@ -82,7 +83,14 @@ def _tasks_of(group: str, members: Mapping[str, Sequence[str]]) -> set[str]:
     return found
 
 
-def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | None:
+def _weights(group: Any) -> dict[str, bool]:
+    """Of each metric of a group, whether a task counts as often as it has items, or as often as any other."""
+    return {one.metric: one.weight_by_size for one in group.aggregate_metric_list or ()}
+
+
+def _group(
+    scores: dict[str, Any], results: dict[str, Any], weighted_by_size: Mapping[str, bool]
+) -> dict[str, Any] | None:
     """The score of a group that lm-eval aggregates, as for MMLU; its items are those of its tasks."""
     metrics = {}
     for key, score in scores.items():
@@ -90,13 +98,17 @@ def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | 
         if metric.endswith("_stderr") or metric == "sample_len" or not isinstance(score, int | float):
             continue
         name = metric if filter == "none" else key
-        parts = [(one["metrics"].get(name, {}), one["items"]) for one in results.values()]
-        error = scores.get(f"{metric}_stderr,{filter}")
+        is_weighted = weighted_by_size.get(metric, True)
+        parts = [
+            (one["metrics"][name], one["items"] if is_weighted else 1)
+            for one in results.values()
+            if name in one["metrics"]
+        ]
         metrics[name] = {
             "score": float(score),
-            "standard_error": float(error) if isinstance(error, int | float) else None,
+            "standard_error": _error_of_parts(parts),
             **_chance_of_parts(parts),
-            "higher_is_better": parts[0][0].get("higher_is_better"),
+            "higher_is_better": parts[0][0].get("higher_is_better") if parts else None,
             "is_mean_of_items": False,
         }
     if not metrics:
@@ -112,13 +124,20 @@ def _group(scores: dict[str, Any], results: dict[str, Any]) -> dict[str, Any] | 
     }
 
 
+def _error_of_parts(parts: list[tuple[dict[str, Any], int]]) -> float | None:
+    """Of their mean with these weights. (lm-eval's would be 0 for tasks whose items all agree.)"""
+    if not parts or any(part["standard_error"] is None for part, _ in parts):
+        return None
+    return math.hypot(*(part["standard_error"] * weight for part, weight in parts)) / sum(weight for _, weight in parts)
+
+
 def _chance_of_parts(parts: list[tuple[dict[str, Any], int]]) -> dict[str, float | None]:
-    """Of all items together; unknown if it is of one part."""
-    if any(part.get("chance") is None for part, _ in parts):
+    """With the weights of the score; unknown if it is of one part."""
+    if not parts or any(part["chance"] is None for part, _ in parts):
         return {"chance": None, "chance_standard_error": None}
-    total = sum(items for _, items in parts)
-    chance = sum(part["chance"] * items for part, items in parts) / total
-    error = math.sqrt(sum((part["chance_standard_error"] * items) ** 2 for part, items in parts)) / total
+    total = sum(weight for _, weight in parts)
+    chance = sum(part["chance"] * weight for part, weight in parts) / total
+    error = math.hypot(*(part["chance_standard_error"] * weight for part, weight in parts)) / total
     return {"chance": chance, "chance_standard_error": error}
 
 
@@ -131,6 +150,8 @@ def _metrics(
     seed: int,
 ) -> dict[str, Any]:
     """By name, as `acc` or `exact_match,strict` if the task has filters."""
+    import numpy
+
     found = {}
     filters = {sample["filter"] for sample in samples}
     better = task.higher_is_better() or {}
@@ -143,6 +164,9 @@ def _metrics(
         values = [item["metrics"].get(metric) for item in items if item["filter"] == filter]
         if not isinstance(error, int | float):
             error = _error_of_ratio(metric, values, resamples, seed)
+        is_mean = _is_mean(values, float(score))
+        if is_mean and (of_agreeing := agreeing(numpy.array(values, numpy.float64))) is not None:
+            error = of_agreeing
         chance = _chance(metric, of_filter, task)
         found[metric if filter == "none" else key] = {
             "score": float(score),
@@ -150,21 +174,32 @@ def _metrics(
             "chance": chance[0] if chance else None,
             "chance_standard_error": chance[1] if chance else None,
             "higher_is_better": better.get(metric),
-            "is_mean_of_items": _is_mean(values, float(score)),
+            "is_mean_of_items": is_mean,
         }
     return found
 
 
 def _chance(metric: str, samples: list[dict[str, Any]], task: Any) -> tuple[float, float] | None:
     """Of a choice among answers, or what the task says (`metadata: {chance: 0.5}`); else nobody knows."""
-    stated = (task.config.metadata or {}).get("chance")
+    stated = stated_chance(task)
     if stated is not None:
-        return guessing([float(stated)] * len(samples))
+        return guessing([stated] * len(samples))
     if task.OUTPUT_TYPE == "multiple_choice" and metric.startswith("acc"):
-        return guessing([1 / len(sample["arguments"]) for sample in samples])
+        # For this metric lm-eval asks for each answer twice: with the question, and without.
+        times = 2 if "acc_mutual_info" in _metrics_of(samples) else 1
+        return guessing([times * _right(sample["target"]) / len(sample["arguments"]) for sample in samples])
     if task.OUTPUT_TYPE == "generate_until" and metric == "exact_match":
         return 0.0, 0.0
     return None
+
+
+def _metrics_of(samples: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {metric for sample in samples for metric in sample["metrics"]}
+
+
+def _right(target: Any) -> int:
+    """How many answers of a question are right: the target is a number, or a list of numbers."""
+    return len(set(target)) if isinstance(target, list | tuple) else 1
 
 
 def _is_mean(values: Sequence[Any], score: float) -> bool:
@@ -210,8 +245,10 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
         def __init__(self) -> None:
             super().__init__()
             self.tokenizer = model.tokenizer
-            self.truncated: dict[str, int] = defaultdict(int)
-            self._names: list[str] = []
+            self.truncated: dict[str, set[Any]] = defaultdict(set)
+            """Items of each task whose prompts had to be cut."""
+
+            self._asked: list[Any] = []
 
         @property
         def eot_token_id(self) -> int:
@@ -241,20 +278,27 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
             return prompt
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-            self._names = [request.task_name for request in requests]
+            self._asked = requests
             answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=True)
             return answers
 
         def _loglikelihood_tokens(self, requests: Any, **others: Any) -> list[tuple[float, bool]]:
             sequences = []
-            for name, (_, context, continuation) in zip(self._names, requests, strict=True):
+            for asked, ((_, answer), context, continuation) in zip(self._asked, requests, strict=True):
+                name = asked.task_name
+                if not continuation:
+                    raise DataError(
+                        f"task {name!r} has an answer without tokens of its own ({answer!r}), which any model is sure"
+                        " of: mend its answers, or its target_delimiter"
+                    )
                 if len(continuation) > model.longest:
                     raise DataError(
                         f"task {name!r} has an answer of {len(continuation)} tokens, but the model sees {model.longest}"
                         " at once: evaluate it with a longer max_length"
                     )
                 room = model.longest + 1 - len(continuation)
-                self.truncated[name] += len(context) > room
+                if len(context) > room:
+                    self.truncated[name].add(asked.doc_id)
                 sequences.append(Scored(context[-room:], continuation))
             return [(float(one.log_probabilities.sum()), bool(one.is_greedy.all())) for one in model.score(sequences)]
 
@@ -276,13 +320,25 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
                     most, float(settings.get("temperature") or 0.0), float(settings.get("top_p") or 1.0), seed
                 )
                 tokens = self.tok_encode(prompt) or [model.first_token]
-                self.truncated[request.task_name] += len(tokens) > model.longest - most
+                if len(tokens) > model.longest - most:
+                    self.truncated[request.task_name].add(request.doc_id)
                 alike[how].append((number, tokens[-(model.longest - most) :], settings["until"]))
             for how, asked in alike.items():
                 answers = model.generate([prompt for _, prompt, _ in asked], how)
                 for (number, _, until), tokens in zip(asked, answers, strict=True):
-                    text = model.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-                    made[number] = postprocess_generated_text(text, until, None)
+                    made[number] = self._ended(tokens, until)
             return made
+
+        def _ended(self, tokens: list[int], until: list[str]) -> str:
+            """As text without special tokens, up to where the task wants it to end: at one of those, perhaps."""
+            special = model.tokenizer.all_special_tokens
+            is_special = any(token in end for token in special for end in until)
+            text = model.tokenizer.decode(
+                tokens, skip_special_tokens=not is_special, clean_up_tokenization_spaces=False
+            )
+            text = str(postprocess_generated_text(text, until, None))
+            for token in special if is_special else ():
+                text = text.replace(token, "")
+            return text
 
     return Adapter()

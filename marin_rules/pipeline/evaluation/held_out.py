@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from marin_rules.pipeline.core.account import Account
@@ -21,7 +21,7 @@ from marin_rules.pipeline.core.files import join, read_json
 from marin_rules.pipeline.core.shard_map import list_shards
 from marin_rules.pipeline.evaluation.model_files import tokenizer_digest
 from marin_rules.pipeline.evaluation.packing import windows
-from marin_rules.pipeline.evaluation.statistics import Estimate, estimate, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import Estimate, estimate_of_items, resampled_sums
 
 if TYPE_CHECKING:
     from marin_rules.pipeline.evaluation.loaded_model import LoadedModel
@@ -46,6 +46,8 @@ class ScoredDocument:
     bytes: int
     log_probability: float
     digest: str
+    unknown_tokens: int = 0
+    """How many of its tokens stand for text that the tokenizer lost: a model need not say which."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,7 @@ class ScoredDocument:
             "bytes": self.bytes,
             "log_probability": self.log_probability,
             "sha256": self.digest,
+            "unknown_tokens": self.unknown_tokens,
         }
 
 
@@ -109,32 +112,42 @@ def summarise_sets(sets: dict[str, list[ScoredDocument]], vocabulary: int, resam
         resampled[name] = resampled_sums(rows, name, resamples, seed)
         results[name] = {
             "documents": len(documents),
+            "unknown_tokens": sum(one.unknown_tokens for one in documents),
             "items_sha256": items_digest([(one.id, one.digest) for one in documents]),
             **_scores(columns[name], resampled[name], len(documents), vocabulary),
         }
-    items = sum(map(len, sets.values()))
+    sizes = [len(documents) for documents in sets.values()]
     together = numpy.sum(list(columns.values()), axis=0), numpy.sum(list(resampled.values()), axis=0)
     each = list(zip(columns.values(), resampled.values(), strict=True))
     averages = {
-        "macro": _average(each, items, vocabulary),
-        "micro": _average([together], items, vocabulary),
+        "macro": _average(each, sizes, vocabulary),
+        "micro": _average([together], sizes, vocabulary),
     }
     return {"held_out": results, "averages": averages}
 
 
-def _average(of_sets: list[tuple[Any, Any]], items: int, vocabulary: int) -> dict[str, Any]:
+def _average(of_sets: list[tuple[Any, Any]], sizes: list[int], vocabulary: int) -> dict[str, Any]:
     """The mean over sets of their bits per byte, and of those of a model that is blind."""
     import numpy
+
+    # A set of one document says nothing of how documents differ, so neither does an average with it.
+    items = sum(sizes) if min(sizes) > 1 else 1
 
     def mean(column: int, factor: float) -> Estimate:
         value = numpy.mean([factor * sums[column] / sums[1] for sums, _ in of_sets])
         draws = numpy.mean([factor * sums[:, column] / sums[:, 1] for _, sums in of_sets], axis=0)
-        return estimate(float(value), draws, items)
+        return _positive(float(value), draws, items, len(sizes))
 
     return {
         "bits_per_byte": mean(0, 1.0).to_json(),
         "chance": {"bits_per_byte": mean(2, math.log2(vocabulary)).to_json()},
     }
+
+
+def _positive(value: float, resampled: Any, items: int, sets: int = 1) -> Estimate:
+    """Of bits and perplexities, which are never less than nothing."""
+    found = estimate_of_items(value, resampled, items, sets)
+    return found if found.low is None else replace(found, low=max(0.0, found.low))
 
 
 def items_digest(items: list[tuple[str, str]]) -> str:
@@ -149,15 +162,15 @@ def _scores(sums: Any, resampled: Any, items: int, vocabulary: int) -> dict[str,
     import numpy
 
     bits, size, tokens = (float(one) for one in sums)
-    perplexity = estimate(2 ** (bits / tokens), numpy.exp2(resampled[:, 0] / resampled[:, 2]), items)
-    blind = estimate(
+    perplexity = _positive(2 ** (bits / tokens), numpy.exp2(resampled[:, 0] / resampled[:, 2]), items)
+    blind = _positive(
         tokens * math.log2(vocabulary) / size, resampled[:, 2] * math.log2(vocabulary) / resampled[:, 1], items
     )
     return {
         "tokens": int(tokens),
         "bytes": int(size),
         "loss": bits * math.log(2) / tokens,
-        "bits_per_byte": estimate(bits / size, resampled[:, 0] / resampled[:, 1], items).to_json(),
+        "bits_per_byte": _positive(bits / size, resampled[:, 0] / resampled[:, 1], items).to_json(),
         "perplexity": perplexity.to_json(),
         "chance": {"bits_per_byte": blind.to_json(), "perplexity": float(vocabulary)},
     }
@@ -173,6 +186,7 @@ def _score(documents: list[Document], model: LoadedModel, overlap: int) -> list[
             document.bytes,
             float(sum(next(scores).log_probabilities.sum() for _ in of_document)),
             document.digest,
+            document.tokens.count(model.unknown_token) if model.unknown_token is not None else 0,
         )
         for document, of_document in zip(documents, pieces, strict=True)
     ]

@@ -69,6 +69,12 @@ def budgets_of(runs: Sequence[TrainingRun]) -> list[Budget]:
     return [Budget(float(mean), tuple(group)) for mean, group in zip(means, groups, strict=True)]
 
 
+def refuse_few_sizes(count: int) -> None:
+    """Known before any of them is trained."""
+    if count < _LEAST_SIZES:
+        raise DataError(f"{count} runs have no best size among them: a budget needs at least {_LEAST_SIZES} sizes")
+
+
 def find_optimum(budget: Budget, *, resamples: int = 200, seed: int = 0) -> Optimum:
     import numpy
 

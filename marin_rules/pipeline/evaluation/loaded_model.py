@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.library_logs import quiet_libraries
-from marin_rules.pipeline.evaluation.model_files import ModelFiles, settings_here
+from marin_rules.pipeline.evaluation.model_files import ModelFiles, layers_by_themselves, settings_here
 from marin_rules.pipeline.evaluation.packing import Scored, pack, row_length
 
 if TYPE_CHECKING:
@@ -58,12 +58,14 @@ class Generation:
 class LoadedModel:
     """Made by `loaded`, and good inside its block."""
 
-    def __init__(self, model: Any, tokenizer: Any, trainer: Any, longest: int, batch_rows: int) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, trainer: Any, longest: int, batch_rows: int, precision: Precision
+    ) -> None:
         self._model, self.tokenizer, self._trainer = model, tokenizer, trainer
         self.longest = longest
         """Tokens that it sees at once."""
 
-        self._batch_rows = batch_rows
+        self._batch_rows, self._precision = batch_rows, precision
         self._compiled: Any = None
         self._engines: dict[int, Any] = {}
 
@@ -91,6 +93,12 @@ class LoadedModel:
             raise DataError(f"the tokenizer of {self.tokenizer.name_or_path} has no token that ends a text (eos_token)")
         return int(token)
 
+    @property
+    def unknown_token(self) -> int | None:
+        """What stands for text that the tokenizer has no tokens for, if it is that alone."""
+        token = self.tokenizer.unk_token_id
+        return None if token in (None, self.tokenizer.bos_token_id, self.tokenizer.eos_token_id) else int(token)
+
     def encode(self, text: str) -> list[int]:
         """Tokens of the text alone, without any that the tokenizer likes to add."""
         tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
@@ -98,9 +106,12 @@ class LoadedModel:
 
     def score(self, sequences: Sequence[Scored]) -> list[Scores]:
         """In the order given. Sequences longer than `longest` are an error of the caller's."""
+        import numpy
+
         if not sequences:
             return []
         rows = pack(sequences, row_length(sequences, self.longest))
+        self._refuse_unknown_token(max(int(rows.tokens.max()), int(rows.targets.max())))
         losses, greedy = self._losses(rows)
         found: list[Scores | None] = [None] * len(sequences)
         for place in rows.places:
@@ -108,7 +119,22 @@ class LoadedModel:
             start = place.start + len(one.context) - 1
             span = slice(start, start + len(one.continuation))
             found[place.sequence] = Scores(-losses[place.row, span], greedy[place.row, span])
-        return [one for one in found if one is not None]
+        scores = [one for one in found if one is not None]
+        if not all(numpy.isfinite(one.log_probabilities).all() for one in scores):
+            raise DataError(
+                f"the model gives some tokens no probability (NaN, or none at all) in {self._precision}: no score of it"
+                " would mean anything" + ("" if self._precision == "float32" else ". Try precision float32")
+            )
+        return scores
+
+    def _refuse_unknown_token(self, highest: int) -> None:
+        """The lookup of a token that a model does not know gives any other's, and fails nothing."""
+        if highest >= self.vocabulary:
+            raise DataError(
+                f"the tokenizer of {self.tokenizer.name_or_path} makes token {highest}"
+                f" ({self.tokenizer.convert_ids_to_tokens(highest)!r}), but the model knows {self.vocabulary} tokens"
+                " only: are config.json and tokenizer.json of the same model?"
+            )
 
     def _losses(self, rows: Any) -> tuple[Array, Array]:
         import haliax
@@ -160,6 +186,7 @@ class LoadedModel:
         from levanter.inference.engine import Request
         from levanter.inference.jit_scheduler import SeqDecodingParams
 
+        self._refuse_unknown_token(max((max(prompt) for prompt in prompts), default=0))
         engine = self._engine()
         stop = haliax.named(jax.numpy.asarray([[self.end_token]], jax.numpy.int32), ("stop_seq", "position"))
         made: list[list[int]] = []
@@ -257,7 +284,19 @@ def loaded(
                 f"{files.path} sees {config.max_seq_len} tokens at once, not {longest}: lower max_length, or leave it"
             )
         model = inference_mode(_weights(files, settings, config, tokenizer, trainer), True)
-        yield LoadedModel(model, tokenizer, trainer, longest or config.max_seq_len, batch_rows)
+        _refuse_broken(model, files.path)
+        yield LoadedModel(model, tokenizer, trainer, longest or config.max_seq_len, batch_rows, precision)
+
+
+def _refuse_broken(model: Any, path: str) -> None:
+    """Weights that are no numbers make every answer the first one, which is right as often as chance, or more."""
+    import equinox
+    import jax
+
+    for place, weight in jax.tree_util.tree_leaves_with_path(equinox.filter(model, equinox.is_inexact_array)):
+        if not bool(jax.numpy.isfinite(weight).all()):
+            name = jax.tree_util.keystr(place).partition("[<")[0].lstrip(".")
+            raise DataError(f"the weights {name} of {path} are not all numbers (NaN or infinite): was training stable?")
 
 
 def _levanter_config(files: ModelFiles, settings: str) -> Any:
@@ -270,6 +309,11 @@ def _levanter_config(files: ModelFiles, settings: str) -> Any:
     if kind is None:
         raise DataError(
             f"{files.reference_path}: Levanter knows no model_type {name!r}, but {', '.join(sorted(known))}"
+        )
+    if capping := files.hugging_face_config.get("final_logit_softcapping"):
+        raise DataError(
+            f"{files.reference_path} caps its logits (final_logit_softcapping {capping}), which Levanter leaves out:"
+            " no score would be the model's"
         )
     from transformers import AutoConfig
 
@@ -284,13 +328,21 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
 
     if files.kind == "levanter":
         vocabulary = haliax.Axis("vocab", int(files.hugging_face_config["vocab_size"]))
-        return load_levanter_checkpoint(
-            config,
-            files.path,
-            Vocab=vocabulary,
-            axis_mapping=trainer.parameter_axis_mapping,
-            key=jax.random.PRNGKey(0),
-        )
+        layers = layers_by_themselves(files.path)
+        if layers is not None and layers != config.num_layers:
+            raise _another_model(files, f"its layers are {layers}, not {config.num_layers}")
+        if layers is not None:
+            config = replace(config, scan_layers=False)
+        try:
+            return load_levanter_checkpoint(
+                config,
+                files.path,
+                Vocab=vocabulary,
+                axis_mapping=trainer.parameter_axis_mapping,
+                key=jax.random.PRNGKey(0),
+            )
+        except (FileNotFoundError, ValueError) as error:
+            raise _another_model(files, str(error)) from error
     prefix = "transformer" if files.hugging_face_config["model_type"] == "gpt2" else None
     converter = HFCheckpointConverter(
         type(config), reference_checkpoint=settings, tokenizer=tokenizer, ignore_prefix=prefix
@@ -301,6 +353,13 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
         config=config,
         axis_mapping=trainer.parameter_axis_mapping,
         dtype=jax.numpy.float32,
+    )
+
+
+def _another_model(files: ModelFiles, reason: str) -> DataError:
+    return DataError(
+        f"the checkpoint {files.path} cannot be read as the model that {files.reference_path}/config.json describes"
+        f" ({reason}): give a Hugging Face folder of the same model as reference_path"
     )
 
 

@@ -24,6 +24,8 @@ from marin_rules.pipeline.core.tokenizer_files import copy_tokenizer, refuse_cod
 
 _STEP = re.compile(r"(?:(?P<folder>.*)/)?step-(?P<step>\d+)/(?P<file>[^/]+)")
 
+_LAYER = re.compile(r"model/transformer/layers/blocks/(\d+)/")
+
 
 @dataclass(frozen=True)
 class ModelFiles:
@@ -129,6 +131,15 @@ def tokenizer_digest(path: str) -> str:
     model["merges"] = [one if isinstance(one, str) else " ".join(one) for one in model.get("merges") or []]
     parts = [model, *(tokenizer.get(part) for part in ("added_tokens", "normalizer", "pre_tokenizer"))]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def layers_by_themselves(checkpoint: str) -> int | None:
+    """How many layers a Levanter checkpoint has, if each has arrays of its own (a training with scan_layers=False);
+    None if all are in one, or if there is no list of arrays."""
+    manifest = read_json(join(checkpoint, "manifest.json"))
+    arrays = manifest.get("arrays") if isinstance(manifest, dict) else None
+    matches = [_LAYER.match(str(array.get("path"))) for array in arrays or () if isinstance(array, dict)]
+    return len({match[1] for match in matches if match}) or None
 
 
 def _step_of_folder(path: str) -> int | None:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
+
+from marin_rules.pipeline.core.errors import DataError
 
 if TYPE_CHECKING:
     import numpy
@@ -22,6 +25,9 @@ CONFIDENCE = 0.95
 """Of every interval in the project."""
 
 RESAMPLES = 1000
+_LEAST_RESAMPLES = 100
+
+_NORMAL = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,11 @@ def resampled_sums(columns: Array, name: str, resamples: int = RESAMPLES, seed: 
     return sums
 
 
+def refuse_few_resamples(resamples: int) -> None:
+    if resamples < _LEAST_RESAMPLES:
+        raise DataError(f"{resamples} resamples say little about 95% intervals: use at least {_LEAST_RESAMPLES}")
+
+
 def estimate(value: float, resampled: Array, items: int) -> Estimate:
     """A value with the standard deviation and the percentiles of its resamples. A single item says nothing of them."""
     import numpy
@@ -67,6 +78,18 @@ def estimate(value: float, resampled: Array, items: int) -> Estimate:
     tail = (1 - CONFIDENCE) / 2
     low, high = numpy.quantile(resampled, [tail, 1 - tail])
     return Estimate(float(value), float(numpy.std(resampled, ddof=1)), float(low), float(high))
+
+
+def estimate_of_items(value: float, resampled: Array, items: int, sets: int = 1) -> Estimate:
+    """The same of resampled items. Percentiles are too narrow for few, whose spread is known from themselves only: of
+    five documents, they hold the truth 8 times in 10, and 9 times if they are as wide as Student's."""
+    import numpy
+
+    found, freedom = estimate(value, resampled, items), items - sets
+    if found.low is None or found.high is None or freedom < 1:
+        return replace(found, standard_error=None, low=None, high=None)
+    factor = few_items(freedom) * float(numpy.sqrt(items / freedom))
+    return replace(found, low=value + factor * (found.low - value), high=value + factor * (found.high - value))
 
 
 def few_items(freedom: int) -> float:
@@ -89,6 +112,36 @@ def symmetric(value: float, resampled: Array, *, is_logarithm: bool = False) -> 
         return Estimate(float(value), float(numpy.std(resampled, ddof=1)), value - width, value + width)
     natural = numpy.exp(numpy.array([value, value - width, value + width]))
     return Estimate(float(natural[0]), float(numpy.std(numpy.exp(resampled), ddof=1)), *natural[1:].tolist())
+
+
+def agreeing(values: Array) -> float | None:
+    """The standard error of a share of hits if all items hit, or all miss, where the textbook's and a bootstrap's are 0
+    however few they are: that of Agresti and Coull's estimate, which adds two of each. None if items differ."""
+    import numpy
+
+    array = numpy.asarray(values, numpy.float64)
+    if len(array) < 2 or array[0] not in (0.0, 1.0) or (array != array[0]).any():
+        return None
+    added = _NORMAL**2
+    count = len(array) + added
+    return float(numpy.sqrt((len(array) + added / 2) * (added / 2) / count**3))
+
+
+def agreeing_difference(values: Array, others: Array) -> Estimate | None:
+    """Of two shares of hits among the same items, if all items differ alike, so that no resample does otherwise: the
+    interval of Agresti and Min, who add half an item of each kind. None if they do not."""
+    import numpy
+
+    one, other = numpy.asarray(values, numpy.float64), numpy.asarray(others, numpy.float64)
+    differences = one - other
+    is_share = bool(numpy.isin(one, (0.0, 1.0)).all() and numpy.isin(other, (0.0, 1.0)).all())
+    if len(differences) < 2 or not is_share or (differences != differences[0]).any():
+        return None
+    count, sum_of_differences = len(differences) + 2, float(differences.sum())
+    variance = (abs(sum_of_differences) + 1 - sum_of_differences**2 / count) / count**2
+    middle, error = sum_of_differences / count, float(numpy.sqrt(variance))
+    low, high = (min(1.0, max(-1.0, middle + side * _NORMAL * error)) for side in (-1, 1))
+    return Estimate(float(differences[0]), error, low, high)
 
 
 def guessing(chances: Sequence[float]) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 A task is one that lm-eval ships (its data comes from the Hugging Face hub, or from a cache of it), or one of a folder
 of YAML files. Of such a folder, paths in `data_files` are relative to the folder; it may be the output of a step, in a
-bucket too.
+bucket too. What it would have executed is refused, unless the folder is trusted (`task_code.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import Any
 from marin_rules import InputName
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import is_url, join, open_to_read, sizes_below
+from marin_rules.pipeline.evaluation.task_code import refuse_code, yaml_files
 
 _NAME = re.compile(r"^(?:task|group|tag):\s*[\"']?([\w.-]+)[\"']?\s*(?:#.*)?$", re.MULTILINE)
+_FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,150}")
 _NEAR = 5
 
 
@@ -38,6 +40,9 @@ class EvalTask:
 
     alias: str | None = None
     """What it is called in the results, for the same task with several numbers of examples."""
+
+    allow_code: bool = False
+    """Whether Python of its folder may be executed (`!function`, say), by whoever wrote it. Changes no result."""
 
     @property
     def label(self) -> str:
@@ -68,9 +73,26 @@ def refuse_unknown_here(tasks: Sequence[EvalTask]) -> None:
         folder = task.folder
         if not isinstance(folder, str) or is_url(folder) or not os.path.isdir(folder):
             continue
-        names = {name for path in Path(folder).rglob("*.y*ml") for name in _NAME.findall(path.read_text())}
-        if task.name not in names:
+        texts = _yaml_texts(folder)
+        if not task.allow_code:
+            refuse_code(folder, texts)
+        names = {name for text in texts.values() for name in _NAME.findall(text)}
+        # A tag may stand in a list, too: what stands nowhere is no name of anything.
+        if task.name not in names and not any(_occurs(task.name, text) for text in texts.values()):
             raise DataError(f"no task {task.name!r} in {folder}: {near_matches(task.name, sorted(names))}")
+
+
+def _occurs(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text) is not None
+
+
+def _yaml_texts(folder: str) -> dict[str, str]:
+    """What is not UTF-8 is no YAML, and is left to lm-eval, which does not read it either."""
+    texts = {}
+    for name in yaml_files(sizes_below(folder)):
+        with open_to_read(join(folder, name)) as file:
+            texts[name] = file.read().decode(errors="replace")
+    return texts
 
 
 def refuse_twins(tasks: Sequence[EvalTask]) -> None:
@@ -84,13 +106,15 @@ def refuse_twins(tasks: Sequence[EvalTask]) -> None:
 def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
     """All tasks; the first that is unknown, or whose data is not to be had, is refused."""
     refuse_twins(tasks)
+    _render_in_sandbox()
     with tempfile.TemporaryDirectory(prefix="evaluation-tasks-") as place:
         managers: dict[str | None, tuple[Any, str]] = {}
         for task in tasks:
             folder = None if task.folder is None else str(task.folder)
             if folder not in managers:
                 copy = os.path.join(place, str(len(managers)))
-                managers[folder] = _manager(folder, copy), copy
+                is_trusted = all(one.allow_code for one in tasks if str(one.folder) == folder)
+                managers[folder] = _manager(folder, copy, is_trusted=is_trusted), copy
         for task in tasks:  # All names first: data may take a while.
             manager, _ = managers[None if task.folder is None else str(task.folder)]
             if task.name not in manager.all_tasks:
@@ -100,23 +124,58 @@ def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
         for task in tasks:
             manager, copy = managers[None if task.folder is None else str(task.folder)]
             found.append(LoadedTask(task, _load(task, manager, copy)))
+            for name in (*found[-1].contents["tasks"], *found[-1].contents.get("groups", {})):
+                if not _FILE_NAME.fullmatch(name):
+                    raise DataError(f"task {task.name!r} has a part {name!r}, which cannot name a file: rename it")
+            for one in found[-1].contents["tasks"].values():
+                stated_chance(one)
         yield found
 
 
-def _manager(folder: str | None, copy: str) -> Any:
+def stated_chance(task: Any) -> float | None:
+    """What a guess gets, if a task says it (`metadata: {chance: 0.5}`)."""
+    stated = (task.config.metadata or {}).get("chance")
+    if stated is None:
+        return None
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 <= stated <= 1:
+        raise DataError(f"task {task.config.task!r} states a chance of {stated!r}: use a number from 0 to 1")
+    return float(stated)
+
+
+def _render_in_sandbox() -> None:
+    """Templates of tasks, lm-eval's own too: theirs may call anything that Python can reach."""
+    import lm_eval.utils
+    from jinja2 import BaseLoader, StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    sandbox = SandboxedEnvironment(loader=BaseLoader(), undefined=StrictUndefined, keep_trailing_newline=True)
+    sandbox.filters |= lm_eval.utils.env.filters
+    lm_eval.utils.env = sandbox
+
+
+def _known_metrics() -> frozenset[str]:
+    import lm_eval.api.metrics  # noqa: F401  It registers them.
+    from lm_eval.api.registry import metric_registry
+
+    return frozenset(metric_registry.keys())
+
+
+def _manager(folder: str | None, copy: str, *, is_trusted: bool) -> Any:
     from lm_eval.tasks import TaskManager
 
     if folder is None:
         return TaskManager()
     os.makedirs(copy)
     names = sizes_below(folder)
-    if not any(name.endswith((".yaml", ".yml")) for name in names):
+    if not yaml_files(names):
         raise DataError(f"no tasks in {folder}: there is no YAML file")
     for name in names:
         target = Path(copy, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_to_read(join(folder, name)) as file:
             target.write_bytes(file.read())
+    if not is_trusted:
+        refuse_code(folder, _yaml_texts(copy), _known_metrics())
     return TaskManager(include_path=copy, include_defaults=False)
 
 

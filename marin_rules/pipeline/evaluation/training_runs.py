@@ -56,12 +56,17 @@ def read_lines(name: str, path: str) -> list[dict[str, Any]]:
 
 def read_run(name: str, path: str, metric: str) -> TrainingRun:
     """With the last value of a metric as the loss."""
-    facts = read_facts(name, path)
-    values = [line[metric] for line in read_lines(name, path) if metric in line]
-    if not values:
-        where = join(path, "metrics.jsonl")
+    facts, lines, where = read_facts(name, path), read_lines(name, path), join(path, "metrics.jsonl")
+    measured = [line for line in lines if metric in line]
+    if not measured:
         raise DataError(f"run {name!r}: {where} has no {metric!r}: did the training have a held-out set?")
-    loss = values[-1]
+    loss, step = measured[-1][metric], measured[-1].get("step", 0)
+    end = max((line.get("step", 0) for line in lines if "train/loss" in line), default=step)
+    if step < end:
+        raise DataError(
+            f"run {name!r}: the last {metric!r} in {where} is of step {step}, but the model was trained until step"
+            f" {end}: it is no loss of what the run cost. Evaluate it at its end"
+        )
     if not isinstance(loss, int | float) or not math.isfinite(loss) or loss <= 0:
         raise DataError(f"run {name!r}: its last {metric!r} is {loss!r}, no loss above 0")
     return TrainingRun(name, int(facts["parameters"]), int(facts["tokens"]), float(facts["flops"]), float(loss))

@@ -7,7 +7,15 @@ import math
 import numpy
 import pytest
 
-from marin_rules.pipeline.evaluation.statistics import estimate, few_items, guessing, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import (
+    agreeing,
+    agreeing_difference,
+    estimate,
+    estimate_of_items,
+    few_items,
+    guessing,
+    resampled_sums,
+)
 
 
 def test_the_error_of_a_mean_is_that_of_the_textbook() -> None:
@@ -63,3 +71,62 @@ def test_few_items_widen_intervals() -> None:
     assert few_items(1) == pytest.approx(12.706 / 1.95996, rel=1e-3)
     assert few_items(15) == pytest.approx(2.1314 / 1.95996, rel=1e-3)
     assert few_items(100_000) == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [2, 7, 200])
+def test_items_that_all_agree_are_not_certain(count: int) -> None:
+    """Wilson's interval of n hits in n has its middle where Agresti and Coull estimate the share."""
+    low = count / (count + 1.96**2)
+    middle = (1 + low) / 2
+    expected = math.sqrt(middle * (1 - middle) / (count + 1.96**2))
+    for hit in (0.0, 1.0):
+        assert agreeing(numpy.full(count, hit)) == pytest.approx(expected, rel=1e-3)
+    assert agreeing(numpy.array([1.0, 0.0] * count)) is None, "the textbook knows"
+    assert agreeing(numpy.full(count, 0.5)) is None, "no share of hits"
+
+
+def test_one_item_agrees_with_nobody() -> None:
+    assert agreeing(numpy.ones(1)) is None
+    assert agreeing_difference(numpy.ones(1), numpy.zeros(1)) is None
+
+
+def test_differences_that_are_all_alike_are_not_certain() -> None:
+    """Two of each pair of shares, with half an item of each kind added: agreed right and wrong, gained, lost."""
+    for count, gained in ((2, True), (5, True), (40, False)):
+        one = numpy.ones(count)
+        found = agreeing_difference(one, 1 - one if gained else one)
+        cells = numpy.array([0.5, 0.5, 0.5 + count * gained, 0.5 + count * (not gained)])
+        worth, shares = numpy.array([0.0, -1.0, 1.0, 0.0]), cells / cells.sum()
+        mean = (worth * shares).sum()
+        deviation = math.sqrt(((worth - mean) ** 2 * shares).sum() / (count + 2))
+        assert found is not None
+        assert (found.value, found.standard_error) == (float(gained), pytest.approx(deviation))
+        assert found.low == pytest.approx(mean - 1.96 * deviation, abs=1e-4)
+        assert found.high == pytest.approx(min(1.0, mean + 1.96 * deviation), abs=1e-4)
+    two = agreeing_difference(numpy.ones(2), numpy.zeros(2))
+    assert two is not None
+    assert two.low is not None
+    assert two.low < 0, "two items are no proof"
+    assert agreeing_difference(numpy.array([1.0, 0.0]), numpy.array([0.0, 0.0])) is None
+
+
+@pytest.mark.parametrize("count", [4, 10])
+def test_intervals_of_few_documents_hold_the_truth_about_as_often_as_they_say(count: int) -> None:
+    """Documents of very different sizes; percentiles alone hold it 77 and 84 times in a hundred."""
+    generator = numpy.random.default_rng(5)
+    hits = 0
+    for _ in range(400):
+        size = generator.lognormal(6, 1, count)
+        bits = size * generator.normal(1.3, 0.25, count)
+        sums = resampled_sums(numpy.stack([bits, size], axis=1), "set", 200)
+        found = estimate_of_items(bits.sum() / size.sum(), sums[:, 0] / sums[:, 1], count)
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= 1.3 <= found.high
+    assert 360 <= hits <= 392
+
+
+def test_intervals_of_many_documents_are_percentiles() -> None:
+    draws = numpy.random.default_rng(6).normal(2.0, 0.1, 1000)
+    many, plain = estimate_of_items(2.0, draws, 5000), estimate(2.0, draws, 5000)
+    assert (many.low, many.high) == pytest.approx((plain.low, plain.high), rel=1e-3)

@@ -1,0 +1,340 @@
+"""Evaluations of what is broken, planted or unusual: each is right, or is refused by name. All run in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from support.tiny_llama import EOS, PAD, SPECIAL, Weights, log_probabilities, make_weights, tokens_of, write_model
+
+pytestmark = pytest.mark.processes
+
+ANIMALS = ("fox", "dog", "cat", "owl", "bat", "emu", "ant")
+QUESTIONS = [
+    {"query": f"The {animal}", "choices": ["runs", "sleeps", "is"], "label": n % 3, "labels": [n % 3, 1]}
+    for n, animal in enumerate(ANIMALS)
+]
+TWO = [{**one, "choices": ["runs", "sleeps"], "label": n % 2} for n, one in enumerate(QUESTIONS[:4])]
+CHOICE = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: items/animals.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{query}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: label
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+
+
+def choice(name: str) -> str:
+    return CHOICE.format(name=name)
+
+
+def group(name: str, weight_by_size: str) -> str:
+    metric = f"{{metric: acc, weight_by_size: {weight_by_size}}}"
+    return f"group: {name}\ntask: [animals, two]\naggregate_metric_list: [{metric}]\n"
+
+
+WRITTEN = """
+task: written
+dataset_path: json
+dataset_kwargs: {data_files: {test: items/animals.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{query}}"
+doc_to_target: "{{choices[label]}}"
+generation_kwargs: {until: [ENDS], max_gen_toks: 20, do_sample: false}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+MUTUAL = "{metric: acc_mutual_info, aggregation: mean, higher_is_better: true}"
+CALLS = "{{ cycler.__init__.__globals__.os.system('touch executed') }}{{query}}"
+FOLDERS = {
+    "tasks": {
+        "animals": choice("animals"),
+        "two": choice("two").replace("animals.jsonl", "two.jsonl"),
+        "several_right": choice("several_right").replace("target: label", "target: labels"),
+        "mutual": choice("mutual").replace("metric_list: [", f"metric_list: [{MUTUAL}, "),
+        "by_task": group("by_task", weight_by_size="false"),
+        "by_item": group("by_item", weight_by_size="true"),
+        "written": WRITTEN.replace("ENDS", '"<|pad|>"'),
+        "no_answer": choice("no_answer").replace("{{choices}}", "{{['' if query == 'The ant' else 'runs', query]}}")
+        + 'target_delimiter: ""\n',
+        "one_answer": choice("one_answer").replace("{{choices}}", "{{['runs']}}").replace("label", "0"),
+        "certain": group("certain", weight_by_size="true").replace("animals, two", "one_answer"),
+        "stated": choice("stated") + "metadata: {chance: 25}\n",
+    },
+    "function": {"planted": choice("planted") + "process_docs: !function planted.run\n"},
+    "template": {"planted": choice("planted").replace("{{query}}", CALLS)},
+    "metric": {"planted": choice("planted").replace("metric: acc", "metric: planted")},
+    "pickle": {"planted": choice("planted").replace("dataset_path: json", "dataset_path: pandas")},
+    "name": {
+        "part": choice("../../../part"),
+        "planted": "group: planted\ntask: [../../../part]\naggregate_metric_list: [{metric: acc}]\n",
+    },
+}
+"""Folders of tasks: YAML files by name."""
+
+PLANTED = ("function", "template", "metric", "pickle", "name")
+
+CASES: dict[str, dict[str, Any]] = {
+    "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
+    "written": {"model": "pausing", "tasks": ["written"]},
+    "no answer": {"tasks": ["no_answer"]},
+    "short": {"tasks": ["animals"], "max_length": 9},
+    "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
+    "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
+    "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
+    "narrower layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "narrow"},
+    "certain": {"tasks": ["certain"]},
+    "stated": {"tasks": ["stated"]},
+    "broken weights": {"model": "broken", "tasks": ["animals"]},
+    "capped": {"model": "capped", "sets": ["texts"]},
+    "losing": {"model": "losing", "sets": ["texts"]},
+    "few tokens": {"model": "few_tokens", "sets": ["texts"]},
+    **{name: {"folder": name, "tasks": ["planted"]} for name in PLANTED},
+    "trusted": {"folder": "function", "tasks": ["planted"], "allow_code": True},
+}
+"""What is evaluated, by the name of the case."""
+
+SCRIPT = """
+import json, os, sys
+folder, cases = sys.argv[1], json.loads(sys.argv[2])
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.evaluate import EvaluateConfig, evaluate
+from marin_rules.pipeline.evaluation.task_files import EvalTask
+
+def write_checkpoint():
+    from dataclasses import replace
+    import haliax, jax
+    from levanter.checkpoint import save_checkpoint
+    from levanter.compat.hf_checkpoints import HFCheckpointConverter, load_tokenizer
+    from levanter.models.llama import LlamaConfig
+    from levanter.trainer import TrainerConfig
+    export = f"{folder}/model"
+    converter = HFCheckpointConverter(LlamaConfig, reference_checkpoint=export, tokenizer=load_tokenizer(export))
+    trainer = TrainerConfig(require_accelerator=False)
+    config = converter.config_from_hf_config(converter.hf_config_from_hf_checkpoint(export))
+    with trainer.use_device_mesh():
+        model = replace(config, scan_layers=False).build(haliax.Axis("vocab", 259), key=jax.random.PRNGKey(0))
+        save_checkpoint({"model": model}, 4, f"{folder}/unstacked/checkpoints/step-4")
+        converter.save_pretrained(model, f"{folder}/unstacked/hf/step-4")
+
+errors = {}
+for name, case in cases.items():
+    if case.get("model") == "unstacked/checkpoints/step-4" and not os.path.exists(f"{folder}/unstacked"):
+        write_checkpoint()
+    if "reference_path" in case:
+        case["reference_path"] = f"{folder}/{case['reference_path']}"
+    held_out = {one: f"{folder}/{one}" for one in case.pop("sets", [])}
+    place, allow_code = f"{folder}/{case.pop('folder', 'tasks')}", case.pop("allow_code", False)
+    tasks = [EvalTask(one, folder=place, allow_code=allow_code) for one in case.pop("tasks", [])]
+    path, output = f"{folder}/{case.pop('model', 'model')}", f"{folder}/out/{name}"
+    try:
+        evaluate(EvaluateConfig(path, held_out, tasks, offline=True, batch_rows=2, output_path=output, **case))
+    except DataError as error:
+        errors[name] = str(error)
+json.dump(errors, open(f"{folder}/errors.json", "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate")
+    _write_models(folder)
+    (folder / "texts").mkdir()
+    (folder / "texts" / "a.jsonl").write_text(json.dumps({"id": "0", "text": "Über den Wolken"}) + "\n")
+    for place, tasks in FOLDERS.items():
+        (folder / place / "items").mkdir(parents=True)
+        for name, items in {"animals": QUESTIONS, "two": TWO}.items():
+            (folder / place / "items" / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in items))
+        for name, text in tasks.items():
+            (folder / place / f"{name}.yaml").write_text(text)
+    for module in (folder / "function" / "planted.py", folder / "metric" / "planted" / "planted.py"):
+        module.parent.mkdir(exist_ok=True)
+        module.write_text(f"print('executed', {module.parent.name!r})\ndef run(documents):\n    return documents\n")
+    run = subprocess.run(
+        [training_python, "-c", SCRIPT, folder, json.dumps(CASES)],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(folder),
+            "HF_HOME": str(folder / "hf-home"),
+            "MARIN_PREFIX": str(folder / "prefix"),
+            "JAX_PLATFORMS": "cpu",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    (folder / "log").write_text(run.stdout)
+    return folder
+
+
+def pausing() -> Weights:
+    """A model that often says that it pauses, with a special token that does not end a text."""
+    weights = make_weights(0)
+    weights["lm_head.weight"][PAD] *= 3
+    return weights
+
+
+def lose(folder: Path, letter: str) -> None:
+    """A tokenizer that does not know a letter."""
+    tokenizer, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    contents = json.loads(tokenizer.read_text())
+    contents["model"]["unk_token"] = SPECIAL[PAD]
+    del contents["model"]["vocab"][letter]
+    tokenizer.write_text(json.dumps(contents))
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "unk_token": SPECIAL[PAD]}))
+
+
+def _write_models(folder: Path) -> None:
+    weights = make_weights(0)
+    write_model(folder / "model", weights)
+    broken = {name: weight.copy() for name, weight in weights.items()}
+    broken["model.layers.1.mlp.down_proj.weight"][3, 3] = numpy.nan
+    write_model(folder / "broken", broken)
+    ends = ("model.embed_tokens.weight", "lm_head.weight")
+    few: Weights = {name: weight[:100] if name in ends else weight for name, weight in weights.items()}
+    write_model(folder / "few_tokens", few)
+    write_model(folder / "pausing", pausing())
+    write_model(folder / "losing", weights)
+    lose(folder / "losing", "W")
+    write_model(folder / "shallow", weights)
+    write_model(folder / "narrow", weights)
+    write_model(folder / "capped", weights)
+    for name, change in {
+        "few_tokens": {"vocab_size": 100},
+        "shallow": {"num_hidden_layers": 1},
+        "narrow": {"intermediate_size": 8},
+        "capped": {"model_type": "gemma2", "final_logit_softcapping": 30.0},
+    }.items():
+        config = folder / name / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), **change}))
+
+
+def read(outcome: Path, name: str) -> Any:
+    return json.loads((outcome / "out" / name / "results.json").read_text())
+
+
+def error(outcome: Path, name: str) -> str:
+    found = json.loads((outcome / "errors.json").read_text()).get(name)
+    assert found is not None, f"{name!r} was not refused"
+    return str(found)
+
+
+def test_a_model_whose_weights_are_no_numbers_has_no_score(outcome: Path) -> None:
+    """Its answers are all the first, which is right as often as any guess."""
+    found = error(outcome, "broken weights")
+    assert "mlp.down_proj.weight" in found
+    assert "broken are not all numbers" in found
+
+
+def test_tokens_beyond_the_model_are_refused(outcome: Path) -> None:
+    found = error(outcome, "few tokens")
+    assert "few_tokens makes token 198" in found
+    assert "knows 100 tokens" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("function", "function/planted.yaml has Python executed (process_docs)"),
+        ("template", "SecurityError"),
+        ("metric", "has a metric that lm-eval does not have ('planted')"),
+        ("pickle", "reads data as 'pandas'"),
+        ("name", "part '../../../part', which cannot name a file"),
+    ],
+)
+def test_a_folder_of_tasks_executes_and_overwrites_nothing(name: str, reason: str, outcome: Path) -> None:
+    assert reason in error(outcome, name)
+
+
+def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
+    executed = {line for line in (outcome / "log").read_text().splitlines() if line.startswith("executed")}
+    assert executed == {"executed function"}
+    assert read(outcome, "trusted")["tasks"]["planted"]["items"] == len(QUESTIONS)
+
+
+def test_text_that_a_tokenizer_loses_is_counted_and_told(outcome: Path) -> None:
+    assert read(outcome, "losing")["held_out"]["texts"]["unknown_tokens"] == 1
+    assert read(outcome, "exported")["held_out"]["texts"]["unknown_tokens"] == 0
+    told = [line for line in (outcome / "log").read_text().splitlines() if "the tokenizer loses" in line]
+    assert len(told) == 1
+    assert told[0].startswith("held out texts: 1 tokens stand for text")
+
+
+def test_a_model_of_which_levanter_leaves_something_out_is_refused(outcome: Path) -> None:
+    assert "caps its logits (final_logit_softcapping 30.0)" in error(outcome, "capped")
+
+
+def test_chance_is_what_a_guess_gets(outcome: Path) -> None:
+    tasks = read(outcome, "chances")["tasks"]
+    right = [len(set(one["labels"])) / 3 for one in QUESTIONS]
+    assert tasks["several_right"]["metrics"]["acc"]["chance"] == pytest.approx(numpy.mean(right))
+    assert {name: one["chance"] for name, one in tasks["mutual"]["metrics"].items()} == pytest.approx(
+        {"acc": 1 / 3, "acc_mutual_info": 1 / 3}
+    ), "lm-eval asks for each answer twice"
+    of_tasks = [tasks[f"by_task.{name}"]["metrics"]["acc"] for name in ("animals", "two")]
+    for name, weights in {"by_task": [1, 1], "by_item": [len(QUESTIONS), len(TWO)]}.items():
+        found = tasks[name]["metrics"]["acc"]
+        for number in ("score", "chance"):
+            expected = numpy.average([one[number] for one in of_tasks], weights=weights)
+            assert found[number] == pytest.approx(expected), (name, number)
+        errors = [one["chance_standard_error"] * weight for one, weight in zip(of_tasks, weights, strict=True)]
+        assert found["chance_standard_error"] == pytest.approx(numpy.linalg.norm(errors) / sum(weights))
+
+
+def test_a_stated_chance_is_a_probability(outcome: Path) -> None:
+    assert "task 'stated' states a chance of 25" in error(outcome, "stated")
+
+
+def test_a_score_of_one_is_not_certain(outcome: Path) -> None:
+    for name in ("certain", "certain.one_answer"):
+        found = read(outcome, "certain")["tasks"][name]["metrics"]["acc"]
+        assert found["score"] == 1.0
+        assert found["standard_error"] == pytest.approx(0.116, abs=5e-4), "seven items are few"
+    assert "task certain: acc 1.0000 ± 0.1160" in (outcome / "log").read_text()
+
+
+def test_a_checkpoint_of_layers_by_themselves_is_the_model_that_was_trained(outcome: Path) -> None:
+    """As `scan_layers=False` leaves it, which is faster for tiny models."""
+    scores = [read(outcome, name)["held_out"]["texts"]["bits_per_byte"]["value"] for name in ("unstacked", "exported")]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+    assert read(outcome, "unstacked")["model"]["kind"] == "levanter"
+
+
+@pytest.mark.parametrize("name", ["fewer layers", "narrower layers"])
+def test_a_checkpoint_of_another_model_is_refused(name: str, outcome: Path) -> None:
+    """Levanter would take the first layers of a deeper model."""
+    assert "cannot be read as the model that" in error(outcome, name)
+
+
+def test_text_ends_at_a_special_token_that_the_task_names(outcome: Path) -> None:
+    lines = (outcome / "out" / "written" / "samples" / "written.jsonl").read_text().splitlines()
+    ends = set()
+    for row, question in zip(map(json.loads, lines), QUESTIONS, strict=True):
+        tokens = tokens_of(str(question["query"]))
+        made: list[int] = []
+        while len(made) < 20 and made[-1:] not in ([PAD], [EOS]):
+            made.append(int(log_probabilities(pausing(), [*tokens, *made])[-1].argmax()))
+        ends.add(made[-1])
+        text = bytes(token - len(SPECIAL) for token in made if token >= len(SPECIAL)).decode(errors="replace")
+        assert row["responses"] == [text]
+    assert PAD in ends
+
+
+def test_an_answer_without_tokens_is_refused(outcome: Path) -> None:
+    """Its probability is 1, whatever the model."""
+    assert "task 'no_answer' has an answer without tokens of its own ('')" in error(outcome, "no answer")
+
+
+def test_prompts_that_were_cut_are_counted_once_an_item_and_told(outcome: Path) -> None:
+    assert read(outcome, "short")["tasks"]["animals"]["truncated_prompts"] == len(QUESTIONS)
+    told = f"task animals: {len(QUESTIONS)} of {len(QUESTIONS)} prompts are longer than the model's window"
+    assert told in (outcome / "log").read_text()
