@@ -43,6 +43,12 @@ def test_counts_failures_and_missing_files() -> None:
     assert 'data-from="0" data-to="1"' in page
 
 
+def test_long_names_break_between_their_parts() -> None:
+    page = overview_page(EXPERIMENT, [step(0), step(1)])
+    assert page.count("<code>m.<wbr>f</code>") == 2
+    assert page.count("<code>out/<wbr>s1</code>") == 1
+
+
 def test_what_the_steps_cost_as_far_as_it_is_known() -> None:
     job = {"job_id": "7", "usd_an_hour": 2.0, "price_date": "2026-02-12"}
     ran = {"seconds": 558, "gcp": job}
