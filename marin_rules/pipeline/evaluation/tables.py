@@ -30,14 +30,20 @@ def plain(text: str) -> str:
     return (" " * text.startswith("_")) + text.replace("$", r"\$")
 
 
-def new_figure(width: float = 7.0, height: float = 4.5) -> Any:
+def new_figure(width: float = 7.0, height: float = 4.5) -> tuple[Any, Any]:
     """A figure and its axes, drawn without a display."""
+    figure, (axes,) = new_panels(width, [height])
+    return figure, axes
+
+
+def new_panels(width: float, heights: Sequence[float]) -> tuple[Any, list[Any]]:
+    """A figure of several axes, one below the other."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     FigureCanvasSVG(figure)
-    return figure, figure.subplots()
+    return figure, list(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights).flat)
 
 
 def write_svg(path: str, figure: Any) -> None:
