@@ -30,6 +30,14 @@ def plain(text: str) -> str:
     return (" " * text.startswith("_")) + text.replace("$", r"\$")
 
 
+def shortened(number: float) -> str:
+    """`200k`, `1.5B`: a number of tokens or parameters beside an axis."""
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:g}{name}"
+    return f"{number:g}"
+
+
 def new_figure(width: float = 7.0, height: float = 4.5) -> tuple[Any, Any]:
     """A figure and its axes, drawn without a display."""
     figure, (axes,) = new_panels(width, [height])
