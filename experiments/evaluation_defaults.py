@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.making_steps import Data, data_step, input_of, levanter_step, name_of, plain, small_step
+from experiments.making_steps import Data, data_step, input_of, levanter_step, name_of, plain, sets_of, small_step
 from marin_rules import ExecutorStep, ResourceConfig, output_path_of, versioned
 from marin_rules.pipeline.compare import CompareConfig, baseline_of, compare
 from marin_rules.pipeline.core.errors import DataError
@@ -59,7 +59,7 @@ def default_eval(
     refuse_unknown_here(tasks)
     config = EvaluateConfig(
         input_of(step),
-        {set_name: input_of(data) for set_name, data in (held_out or {}).items()},
+        sets_of("held_out", held_out),
         tasks,
         model_step=model_step,
         max_length=max_length,
@@ -106,7 +106,7 @@ def default_scaling_law(
     """The law behind several trainings, checked with those that are held out."""
     config = ScalingLawConfig(
         {run: input_of(data) for run, data in runs.items()},
-        {run: input_of(data) for run, data in (held_out or {}).items()},
+        sets_of("held_out", held_out),
         metric,
         fit_law=law,
         fit_isoflops=isoflops,

@@ -1,6 +1,6 @@
 """How the helpers beside this file make steps of the stages in `marin_rules.pipeline`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from marin_rules import (
@@ -12,6 +12,7 @@ from marin_rules import (
     output_path_of,
     remote,
 )
+from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.shard_map import ShardSettings
 
 type Data = ExecutorStep[Any] | InputName | str
@@ -89,6 +90,13 @@ def input_of(data: Data) -> str | InputName:
     """The same, with a plain path in the version: other data under the same name is another step."""
     path = path_of(data)
     return ensure_versioned(path) if isinstance(path, str) else path
+
+
+def sets_of(argument: str, sets: Mapping[str, Data] | None) -> dict[str, str | InputName]:
+    """The inputs by name; a step by itself is a slip that is easily made."""
+    if not isinstance(sets or {}, Mapping):
+        raise DataError(f"{argument}: give each set a name, as in {argument}={{'news': ...}}")
+    return {name: input_of(data) for name, data in (sets or {}).items()}
 
 
 def name_of(data: Data) -> str:

@@ -16,7 +16,7 @@ from marin_rules.pipeline.core.tokenizer_files import check_tokenizer_name
 from marin_rules.pipeline.count import CountConfig, count
 from marin_rules.pipeline.mixture import MixtureConfig, mixture
 from marin_rules.pipeline.tokenize import DatasetFormat, SpecialTokens, TextDatasetFormat, TokenizeConfig, tokenize
-from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
+from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, special_tokens_of, train_tokenizer
 
 
 def default_train_tokenizer(
@@ -34,13 +34,16 @@ def default_train_tokenizer(
     """A byte-level BPE tokenizer, with `<|begin_of_text|>`, `<|end_of_text|>` and `<|padding|>`."""
     config = TrainTokenizerConfig(
         input_of(documents),
-        versioned(vocabulary),
-        special_tokens=versioned(list(special_tokens)),
-        chat_template=versioned(chat_template),
-        min_frequency=versioned(min_frequency),
-        sample_documents=versioned(sample_documents),
-        seed=versioned(seed),
+        vocabulary,
+        special_tokens=list(special_tokens),
+        chat_template=chat_template,
+        min_frequency=min_frequency,
+        sample_documents=sample_documents,
+        seed=seed,
     )
+    special_tokens_of(config)
+    names = ("vocabulary", "special_tokens", "chat_template", "min_frequency", "sample_documents", "seed")
+    config = replace(config, **{field_name: versioned(getattr(config, field_name)) for field_name in names})
     return data_step(
         f"tokenizers/{name}", train_tokenizer, config, ram=ram, groups=["train"], report=PICTURES_AND_TABLES
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.making_steps import Data, input_of, levanter_step, plain
+from experiments.making_steps import Data, input_of, levanter_step, plain, sets_of
 from experiments.paloma import default_validation_sets
 from experiments.simple_sft_config import SimpleDPOConfig, SimpleSFTConfig
 from experiments.simple_train_config import Model, SimpleTrainConfig
@@ -69,7 +69,7 @@ def default_train(
         check_sequence_length(hyperparameters, model_config)
     validation = default_validation_sets(_tokenizer(name, tokenized)) if use_default_validation else {}
     config = TrainConfig(
-        _data(name, tokenized, validation | dict(validation_sets or {}), train_config.train_batch_size),
+        _data(name, tokenized, validation | sets_of("validation_sets", validation_sets), train_config.train_batch_size),
         versioned(model_config),
         versioned(hyperparameters),
         **initialize,

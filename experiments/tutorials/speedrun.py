@@ -1,4 +1,4 @@
-"""A speedrun: two short trainings of about the same cost, their scores on the same text, and a leaderboard.
+"""A speedrun: two short trainings of similar cost, their scores on the same text, and a leaderboard.
 
     snakemake --config experiment=experiments/tutorials/speedrun.py prefix=out
 

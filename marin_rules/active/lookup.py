@@ -74,7 +74,7 @@ def the_only(steps: list[StepAddress], text: str) -> StepAddress:
     if not steps:
         raise NotFoundError(
             f"no step {text!r} in your active runs, and neither an output path nor a submitted driver of that name;"
-            " `marin-rules jobs list` shows what is active"
+            " `marin-rules jobs list` shows what is active, and `marin-rules show STEP` a step that has ended"
         )
     if len(steps) > 1:
         candidates = "\n".join(f"  {step.output_path or f'{step.key} (its run is forgotten)'}" for step in steps)

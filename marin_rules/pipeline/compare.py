@@ -30,7 +30,7 @@ from marin_rules.pipeline.evaluation.statistics import (
     refuse_few_resamples,
     resampled_sums,
 )
-from marin_rules.pipeline.evaluation.tables import new_figure, plain, signed, write_csv, write_svg
+from marin_rules.pipeline.evaluation.tables import new_panels, plain, signed, write_csv, write_svg
 
 if TYPE_CHECKING:
     import numpy
@@ -69,6 +69,7 @@ class _Contest:
     """For each item, of each model a numerator and a denominator: bits and bytes, or a value and one."""
 
     chance: float | None
+    higher_is_better: bool | None
 
     def values(self, models: list[str]) -> dict[str, Array]:
         """Of each item, by model; none of what is no mean of items."""
@@ -126,7 +127,7 @@ def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Con
             rows = read_samples(f"model {model!r}", path, f"held_out-{name}")
             _check_whole(model, name, len(rows), results[model]["held_out"][name]["documents"])
             columns += [[-row["log_probability"] / math.log(2) for row in rows], [row["bytes"] for row in rows]]
-        contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, None))
+        contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, None, False))
     return contests
 
 
@@ -145,7 +146,8 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
                 values = _values(read_samples(f"model {model!r}", path, name), metric)
                 _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
                 columns += [values, [1.0] * len(values)]
-            contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"]))
+            better = facts.get("higher_is_better")
+            contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"], better))
     return contests
 
 
@@ -203,7 +205,7 @@ def _macro(contests: list[_Contest], models: list[str], baseline: str, config: C
         totals = [one.columns.sum(axis=0) for one in sets]
         scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
         of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
-    average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None)
+    average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None, False)
     sizes = [len(one.columns) for one in sets]
     return [_row(average, model, baseline, scores, of_draws, sizes) for model in models]
 
@@ -230,6 +232,7 @@ def _row(
         "score": score.value,
         "standard_error": score.standard_error,
         "chance": contest.chance,
+        "higher_is_better": contest.higher_is_better,
         "items": sum(sizes),
     }
     if model == baseline:
@@ -258,30 +261,52 @@ def _is_clear(difference: Estimate) -> bool | None:
 def _print(row: Mapping[str, Any], baseline: str) -> None:
     text = f"{row['name']} {row['metric']}: {row['model']} {signed(row['score'], row['standard_error'])}"
     if "difference" in row:
-        text += f", {signed(row['difference'], row['difference_standard_error'])} from {baseline}"
-        text += {True: "", False: " (may be chance)", None: " (one item: nobody knows)"}[row["is_clear"]]
+        text += f", {row['difference']:+.4f} ± {_error(row['difference_standard_error'])} from {baseline}"
+        text += {True: _direction(row), False: " (may be chance)", None: " (one item: nobody knows)"}[row["is_clear"]]
     elif row["chance"] is not None:
         text += f" (chance {row['chance']:.4f})"
     print(text, flush=True)
 
 
+def _error(value: float | None) -> str:
+    return "?" if value is None else f"{value:.4f}"
+
+
+def _direction(row: Mapping[str, Any]) -> str:
+    """What a clear difference means; nothing if nobody knows which way is better."""
+    if row["higher_is_better"] is None:
+        return ""
+    return ": better" if (row["difference"] > 0) == row["higher_is_better"] else ": worse"
+
+
 def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any:
+    """A panel for each metric: others have other scales, and may be better where these are worse."""
     others = [model for model in models if model != baseline]
-    labels = list(dict.fromkeys(f"{row['name']} {row['metric']}" for row in rows))
-    figure, axes = new_figure(7.0, 1.5 + 0.35 * len(labels) * len(others))
-    axes.axvline(0.0, color="grey", linewidth=0.8)
+    panels: dict[tuple[str, bool | None], dict[str, list[dict[str, Any]]]] = {}
+    for row in rows:
+        panels.setdefault((row["metric"], row["higher_is_better"]), {}).setdefault(row["name"], []).append(row)
+    figure, many_axes = new_panels(7.0, [0.9 + 0.3 * len(names) * len(others) for names in panels.values()])
+    for axes, ((metric, higher_is_better), names) in zip(many_axes, panels.items(), strict=True):
+        axes.axvline(0.0, color="grey", linewidth=0.8)
+        for place, of_name in enumerate(names.values()):
+            for row in of_name:
+                if row["model"] != baseline and row["difference_low"] is not None:
+                    _draw(axes, row, place, others.index(row["model"]), len(others))
+        axes.set_yticks(range(len(names)), [plain(name) for name in names])
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        better = {True: " (higher is better)", False: " (lower is better)", None: ""}[higher_is_better]
+        axes.set_xlabel(plain(metric) + better)
     for number, model in enumerate(others):
-        for row in rows:
-            if row["model"] != model or row["difference_low"] is None:
-                continue
-            place = labels.index(f"{row['name']} {row['metric']}") + 0.6 * (number / len(others))
-            # Both ends of equal items are the difference itself, but for a last digit.
-            down, up = row["difference"] - row["difference_low"], row["difference_high"] - row["difference"]
-            ends = [max(0.0, down)], [max(0.0, up)]
-            axes.errorbar([row["difference"]], [place], xerr=ends, fmt="o", color=f"C{number % 10}", capsize=3)
-        axes.scatter([], [], color=f"C{number % 10}", label=plain(model))
-    axes.set_yticks(range(len(labels)), [plain(label) for label in labels])
-    axes.invert_yaxis()
-    axes.set_xlabel(f"difference from {plain(baseline)}, with {CONFIDENCE:.0%} intervals")
-    axes.legend(fontsize="small")
+        many_axes[0].scatter([], [], color=f"C{number % 10}", label=plain(model))
+    figure.suptitle(f'Differences from "{plain(baseline)}", with {CONFIDENCE:.0%} intervals', fontsize="medium")
+    figure.legend(loc="outside right upper", fontsize="small")
     return figure
+
+
+def _draw(axes: Any, row: Mapping[str, Any], place: int, number: int, others: int) -> None:
+    """The difference of one model: all models of a set or task stand closely around its name."""
+    # Both ends of equal items are the difference itself, but for a last digit.
+    down, up = row["difference"] - row["difference_low"], row["difference_high"] - row["difference"]
+    ends = [max(0.0, down)], [max(0.0, up)]
+    height = place + 0.6 * ((number + 0.5) / others - 0.5)
+    axes.errorbar([row["difference"]], [height], xerr=ends, fmt="o", color=f"C{number % 10}", capsize=3)

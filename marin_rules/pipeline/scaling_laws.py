@@ -19,9 +19,9 @@ from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, write_json
 from marin_rules.pipeline.evaluation.isoflops import Optimum, budgets_of, find_optimum, size_law
-from marin_rules.pipeline.evaluation.law import HUBER, Law, fit_law
+from marin_rules.pipeline.evaluation.law import HUBER, NAMES, Law, fit_law
 from marin_rules.pipeline.evaluation.statistics import CONFIDENCE, Estimate, refuse_few_resamples
-from marin_rules.pipeline.evaluation.tables import new_figure, plain, write_csv, write_svg
+from marin_rules.pipeline.evaluation.tables import new_figure, plain, shortened, write_csv, write_svg
 from marin_rules.pipeline.evaluation.training_runs import TrainingRun, read_runs
 
 COLUMNS = ("quantity", "value", "standard_error", "low", "high", "measured")
@@ -66,11 +66,15 @@ def scaling_law(config: ScalingLawConfig) -> dict[str, Any]:
         optima = [find_optimum(one, resamples=config.resamples, seed=config.seed) for one in budgets_of(runs)]
     answer = _answer(config, runs, held_out, law, optima)
     write_csv(join(config.output_path, "report", "law.csv"), COLUMNS, _table(answer))
-    write_svg(join(config.output_path, "report", "law.svg"), _figure(runs, held_out, law, optima))
+    write_svg(join(config.output_path, "report", "law.svg"), _figure(runs, held_out, law, optima, config))
     write_json(join(config.output_path, "law.json"), answer)
     for row in _table(answer):
         if row["low"] is not None:
-            print(f"{row['quantity']}: {row['value']:.4g} ({row['low']:.4g} to {row['high']:.4g})", flush=True)
+            text = f"{row['quantity']}: {row['value']:.4g} ({row['low']:.4g} to {row['high']:.4g})"
+            if (measured := row.get("measured")) is not None:
+                where = "inside" if row["low"] <= measured <= row["high"] else "outside"
+                text += f", measured {measured:.4g}: {where} the interval"
+            print(text, flush=True)
     return answer
 
 
@@ -135,36 +139,72 @@ def _table(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _figure(
-    runs: Sequence[TrainingRun], held_out: Sequence[TrainingRun], law: Law | None, optima: Sequence[Optimum]
+    runs: Sequence[TrainingRun],
+    held_out: Sequence[TrainingRun],
+    law: Law | None,
+    optima: Sequence[Optimum],
+    config: ScalingLawConfig,
 ) -> Any:
-    import numpy
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     figure, axes = new_figure()
-    colours = {size: f"C{number % 10}" for number, size in enumerate(sorted({run.parameters for run in runs}))}
+    axes.set(xscale="log", yscale="log", ylabel=plain(config.metric))
     if optima:
-        for number, optimum in enumerate(optima):
-            tried = [run.parameters for run in optimum.budget.runs]
-            sizes = numpy.geomspace(min(tried), max(tried), 60)
-            axes.plot(sizes, numpy.polyval(optimum.curve, numpy.log(sizes)), color=f"C{number}")
-            points = [(run.parameters, run.loss) for run in optimum.budget.runs]
-            axes.scatter(*zip(*points, strict=True), color=f"C{number}", label=optimum.budget.name)
-            axes.scatter([optimum.size.value], [optimum.loss], color=f"C{number}", marker="*", s=120)
+        _draw_budgets(axes, optima)
         axes.set_xlabel("parameters")
     else:
-        for size, colour in colours.items():
-            points = sorted((run.tokens, run.loss) for run in runs if run.parameters == size)
-            axes.scatter(*zip(*points, strict=True), color=colour, label=f"{size:,} parameters")
-            if law is not None:
-                tokens = numpy.geomspace(points[0][0], points[-1][0], 60)
-                axes.plot(tokens, law.loss(size, tokens), color=colour)
-        for run in held_out:
-            assert law is not None
-            one = law.predict(run.parameters, run.tokens)
-            axes.errorbar(
-                [run.tokens], [one.value], [[one.value - (one.low or 0)], [(one.high or 0) - one.value]], color="black"
-            )
-            axes.scatter([run.tokens], [run.loss], color="black", marker="x", label=plain(f"{run.name} (held out)"))
-        axes.set_xlabel("tokens")
-    axes.set(xscale="log", yscale="log", ylabel="loss")
+        _draw_law(axes, runs, held_out, law, config.seed)
+        axes.set_xlabel("training tokens")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: shortened(value)))
+    axes.yaxis.set_major_locator(MaxNLocator(8, steps=(1, 2, 5, 10)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
     axes.legend(fontsize="small")
     return figure
+
+
+def _draw_budgets(axes: Any, optima: Sequence[Optimum]) -> None:
+    import numpy
+
+    for number, optimum in enumerate(optima):
+        colour = f"C{number % 10}"
+        tried = [run.parameters for run in optimum.budget.runs]
+        sizes = numpy.geomspace(min(tried), max(tried), 60)
+        axes.plot(sizes, numpy.polyval(optimum.curve, numpy.log(sizes)), color=colour)
+        points = [(run.parameters, run.loss) for run in optimum.budget.runs]
+        axes.scatter(*zip(*points, strict=True), color=colour, label=optimum.budget.name)
+        axes.scatter([optimum.size.value], [optimum.loss], color=colour, marker="*", s=120)
+    axes.scatter([], [], color="grey", marker="*", s=120, label="best size")
+
+
+def _draw_law(
+    axes: Any, runs: Sequence[TrainingRun], held_out: Sequence[TrainingRun], law: Law | None, seed: int
+) -> None:
+    """A curve for each size through its runs, dashed where it leads beyond them to one that is held out."""
+    import numpy
+
+    colours = {size: f"C{number % 10}" for number, size in enumerate(sorted({run.parameters for run in runs}))}
+    for size, colour in colours.items():
+        points = sorted((run.tokens, run.loss) for run in runs if run.parameters == size)
+        axes.scatter(*zip(*points, strict=True), color=colour, label=f"{size:,} parameters")
+        if law is not None:
+            tokens = numpy.geomspace(points[0][0], points[-1][0], 60)
+            axes.plot(tokens, law.loss(size, tokens), color=colour)
+            for run in held_out:
+                if run.parameters == size and run.tokens > points[-1][0]:
+                    beyond = numpy.geomspace(points[-1][0], run.tokens, 60)
+                    axes.plot(beyond, law.loss(size, beyond), color=colour, linestyle="--")
+    if law is not None:
+        big_a, big_b, constant, a, b = (law.estimates()[name].value for name in NAMES)
+        axes.set_title(f"L = {big_a:.3g} / N^{a:.3g} + {big_b:.3g} / D^{b:.3g} + {constant:.3g}", fontsize="medium")
+    for run in held_out:
+        assert law is not None
+        one = law.predict(run.parameters, run.tokens, seed)
+        ends = [[one.value - (one.low or 0)], [(one.high or 0) - one.value]]
+        label = plain(f"{run.name}, predicted with {CONFIDENCE:.0%} interval")
+        axes.errorbar([run.tokens], [one.value], ends, color="black", fmt="_", capsize=3, label=label)
+        axes.scatter(
+            [run.tokens], [run.loss], color="black", marker="x", label=plain(f"{run.name}, measured"), zorder=3
+        )

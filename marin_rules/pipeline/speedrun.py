@@ -24,7 +24,7 @@ from marin_rules.pipeline.core.files import into_place, join, open_to_read, read
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.leaderboard_page import page
 from marin_rules.pipeline.evaluation.samples import read_samples
-from marin_rules.pipeline.evaluation.tables import write_csv
+from marin_rules.pipeline.evaluation.tables import signed, write_csv
 from marin_rules.pipeline.evaluation.training_runs import read_facts, read_lines
 
 COLUMNS = (
@@ -122,6 +122,11 @@ def leaderboard(config: LeaderboardConfig) -> dict[str, Any]:
     with into_place(join(config.output_path, "index.html")) as file:
         file.write(page(config.title, rows).encode())
     write_json(join(config.output_path, "records.json"), rows)
+    for row in rows:
+        score = signed(row["bits_per_byte"], row["standard_error"])
+        cost = f"{row['flops']:.3g} FLOPs, {row['seconds']:.4g} s on {row['device']}"
+        print(f"{row['rank']}. {row['name']}: {score} bits per byte, {cost}", flush=True)
+    print(f"the page: {join(config.output_path, 'index.html')}", flush=True)
     return {"records": len(rows), "first": rows[0]["name"]}
 
 

@@ -65,7 +65,7 @@ class TrainTokenizerConfig:
 
 def train_tokenizer(config: TrainTokenizerConfig) -> dict[str, Any]:
     """Write the tokenizer; returns what `training.json` says."""
-    special = _special_tokens(config)
+    special = special_tokens_of(config)
     corpus = _Corpus(config)
     tokenizer = _trained(corpus.training_texts(), config, special)
     with into_place(join(config.output_path, "tokenizer.json")) as file:
@@ -80,7 +80,8 @@ def train_tokenizer(config: TrainTokenizerConfig) -> dict[str, Any]:
         return _judge(config, corpus, folder)
 
 
-def _special_tokens(config: TrainTokenizerConfig) -> list[str]:
+def special_tokens_of(config: TrainTokenizerConfig) -> list[str]:
+    """Each once. A vocabulary without room for them is refused, by the helper even while planning."""
     named = (config.begin_token, config.end_token, config.padding_token)
     special = list(dict.fromkeys([token for token in (*named, *config.special_tokens) if token is not None]))
     if "" in special:

@@ -147,8 +147,10 @@ def _failed(path: str, file: str, error: Exception) -> str:
     if isinstance(error, MarinRulesError):
         return f"the experiment {path}{where}: {error}"
     python = "python -m marin_rules.compat" if compat.is_installed() else "python"
+    said = str(error).rstrip(".")
     return (
-        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}: {str(error).rstrip('.')}."
+        f"the experiment {path} failed while it was executed{where}: {type(error).__name__}:"
+        f" {said if said.endswith(('?', '!')) else f'{said}.'}"
         f"{_renaming_advice(file, error)}{_compat_advice(error)} Run `{python} {path} --dry_run` to see the whole"
         " traceback."
     )

@@ -32,8 +32,6 @@ _TABLE_BYTES = 256 << 10
 _TABLE_ROWS = 40
 """What a step's page shows of a table; all of it is among the files of the report."""
 
-_ENDED = (Status.SUCCESS, Status.FAILED, Status.CANCELLED)
-
 
 def gather(
     plan: FrozenPlan, statuses: Mapping[str, StatusOrError], page_of: Callable[[FrozenStep], str]
@@ -78,7 +76,7 @@ def gather(
             report_files=shown,
             pictures=_told(troubles, lambda: _pictures(step, shown)) or (),
             tables=_told(troubles, lambda: _tables(step, shown)) or (),
-            missing_report_files=[name for name, found in matches.items() if not found and status in _ENDED],
+            missing_report_files=[name for name, found in matches.items() if not found and status is Status.SUCCESS],
             troubles=troubles,
         )
 

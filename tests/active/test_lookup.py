@@ -64,7 +64,7 @@ def test_a_finished_step_by_its_path(world: ActiveWorld, tmp_path: Path) -> None
 
 
 def test_nothing_that_is_meant(world: ActiveWorld) -> None:
-    with pytest.raises(NotFoundError, match=r"no step 'x' in your active runs.*`marin-rules jobs list`"):
+    with pytest.raises(NotFoundError, match=r"no step 'x' in your active runs.*jobs list`.*`marin-rules show STEP`"):
         the_only(find_steps(world.look(), "x"), "x")
 
 

@@ -127,6 +127,12 @@ HELPERS = {
 }
 
 
+def test_an_error_that_ends_with_a_question_gets_no_full_stop(lab: Lab) -> None:
+    path = lab.experiment("raise TypeError(\"no argument 'batch_sise'. Did you mean 'batch_size'?\")\n")
+    with pytest.raises(ExperimentError, match=r"\(line 1\): TypeError: .*Did you mean 'batch_size'\? Run "):
+        load_experiment(str(path))
+
+
 @pytest.mark.parametrize("kind", HELPERS)
 def test_an_error_in_an_imported_module_names_its_file_and_line(
     kind: str, lab: Lab, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Evaluations:
         answers = [{"id": number, "filter": "none", "metrics": {"acc": float(hit)}} for number, hit in enumerate(hits)]
         for name, rows in (("held_out-news", documents), ("quiz", answers)):
             (path / "samples" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        acc = {"score": float(numpy.mean(hits)), "chance": 0.25, "is_mean_of_items": True}
+        acc = {"score": float(numpy.mean(hits)), "chance": 0.25, "is_mean_of_items": True, "higher_is_better": True}
         perplexity = {"score": 9.0, "chance": None, "is_mean_of_items": False}
         results = {
             "held_out": {"news": {"items_sha256": items, "documents": 120}},
@@ -143,6 +144,20 @@ def test_files_are_the_same_bytes_again_and_tell_the_same(evaluations: Evaluatio
     table = list(csv.DictReader((outs[0] / "report" / "compare.csv").open()))
     assert {row["model"] for row in table} == set(paths)
     assert all((row["difference"] == "") == (row["model"] == "d") for row in table)
+
+
+def test_a_difference_has_a_sign_and_says_which_way_is_better(
+    evaluations: Evaluations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few, many = GENERATOR.random(300) < 0.2, GENERATOR.random(300) < 0.8
+    paths = {"old": evaluations.write("old", HARD, few), "new": evaluations.write("new", HARD + 0.1, many)}
+    compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+    bits, hits = [line for line in capsys.readouterr().out.splitlines() if line.endswith(("better", "worse"))]
+    assert re.search(r"news bits_per_byte: new .*, \+0\.1000 ± 0\.0000 from old: worse", bits)
+    assert re.search(r"quiz acc: new .*, \+0\.\d+ ± 0\.\d+ from old: better", hits)
+    drawn = (tmp_path / "out" / "report" / "compare.svg").read_text()
+    for label in ("bits_per_byte (lower is better)", "acc (higher is better)"):
+        assert f"<!-- {label} -->" in drawn
 
 
 @pytest.mark.parametrize(

@@ -225,6 +225,8 @@ def test_tasks_cores_and_memory_are_those_of_the_steps(defaults: Any) -> None:
         (lambda d: d.default_download_files("x", ["https://me:secret@a.test/b"]), "has a password in it"),
         (lambda d: d.default_download_files("x", ["gs://a/b"]), "there is FilesystemSource"),
         (lambda d: d.default_tokenize("x", PAGES, "a/b"), "has no revision"),
+        (lambda d: d.default_train_tokenizer("x", PAGES, 258), "256 bytes and 3 special tokens need 259"),
+        (lambda d: d.default_eval(PAGES, held_out=PAGES, name="x"), "held_out: give each set a name"),
         (lambda d: d.default_classify("x", PAGES, HuggingFaceClassifier("a/b")), "encoder 'a/b' .* has no revision"),
         (lambda d: d.default_funnel("x", {"a": PAGES}, joins=["b"]), "no stages are called"),
         (lambda d: d.default_extract("x", PAGES, taks=3), "unexpected keyword argument 'taks'"),

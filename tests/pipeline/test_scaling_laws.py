@@ -188,18 +188,22 @@ def write_run(folder: Path, one: TrainingRun) -> str:
     return str(path)
 
 
-def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path) -> None:
+def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = {one.name: write_run(tmp_path / "runs", one) for one in grid(3)}
     new = {"new": write_run(tmp_path / "new", run(3e7, 1e9, name="new"))}
     config = ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "out"))
     answer = scaling_law(config)
     assert json.loads((tmp_path / "out" / "law.json").read_text()) == answer
     assert answer["held_out"][0]["is_inside"]
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("loss of new: ")]
+    assert said.endswith(f", measured {true_loss(3e7, 1e9):.4g}: inside the interval")
     table = {row["quantity"]: row for row in csv.DictReader((tmp_path / "out" / "report" / "law.csv").open())}
     assert float(table["E"]["value"]) == pytest.approx(TRUTH["E"], rel=0.2)
     assert float(table["loss of new"]["measured"]) == pytest.approx(true_loss(3e7, 1e9), rel=1e-4)
     assert "best size for 1e+18 FLOPs" in table
     first = (tmp_path / "out" / "report" / "law.svg").read_bytes()
+    for label in (b"new, measured", b"new, predicted with 95% interval", b"training tokens", b"eval/loss"):
+        assert b"<!-- %b -->" % label in first
     scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "again")))
     assert (tmp_path / "again" / "report" / "law.svg").read_bytes() == first
 
@@ -211,7 +215,9 @@ def test_the_step_draws_budgets(tmp_path: Path) -> None:
     answer = scaling_law(ScalingLawConfig(paths, fit_law=False, fit_isoflops=True, output_path=str(out)))
     assert [one["runs"] for one in answer["isoflops"]] == [7, 7]
     assert answer["size_law"]["exponent"]["value"] == pytest.approx(0.38 / 0.72, rel=0.05)
-    assert b"<svg" in (out / "report" / "law.svg").read_bytes()
+    drawn = (out / "report" / "law.svg").read_bytes()
+    for label in (b"best size", b"1M", b"parameters"):
+        assert b"<!-- %b -->" % label in drawn
 
 
 def test_runs_that_left_too_little_are_refused_by_name(tmp_path: Path) -> None:

@@ -175,6 +175,15 @@ def test_the_page_ranks_escapes_and_loads_nothing(runs: Runs) -> None:
     assert "2.500" in text, "chance is told"
 
 
+def test_the_log_has_the_ranks_and_the_place_of_the_page(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    board(runs, runs.make("worse", bits=1.7), runs.make("better", bits=1.4))
+    assert capsys.readouterr().out.splitlines() == [
+        "1. better: 1.4000 ± 0.0100 bits per byte, 2.95e+07 FLOPs, 2 s on 1 x cpu",
+        "2. worse: 1.7000 ± 0.0100 bits per byte, 2.95e+07 FLOPs, 2 s on 1 x cpu",
+        f"the page: {runs.folder / 'board' / 'index.html'}",
+    ]
+
+
 def test_a_record_that_was_polished_is_refused(runs: Runs) -> None:
     config = runs.make("one")
     record_speedrun(config)

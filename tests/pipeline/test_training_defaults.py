@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep, ResourceConfig, compute_output_path
+from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
 from marin_rules.pipeline.tokenize import ChatDatasetFormat
 from marin_rules.pipeline.training.errors import TrainingError
@@ -138,6 +139,11 @@ def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of:
 def test_bad_plans_are_refused(training: Any, change: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         training.default_train("x", "gs://tokens", MODEL, config(training, **change))
+
+
+def test_a_validation_set_without_a_name_is_refused(training: Any) -> None:
+    with pytest.raises(DataError, match="validation_sets: give each set a name"):
+        training.default_train("x", "gs://tokens", MODEL, config(training), validation_sets="gs://held-out")
 
 
 @pytest.mark.parametrize(

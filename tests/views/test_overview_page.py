@@ -1,6 +1,7 @@
 """The overview of an experiment, as text; tests/engine/test_report.py looks at it in a browser."""
 
 import re
+from dataclasses import replace
 
 from marin_rules.views.front_page import front_page
 from marin_rules.views.overview_page import ExperimentFacts, overview_page
@@ -43,6 +44,12 @@ def test_counts_failures_and_missing_files() -> None:
     assert 'data-from="0" data-to="1"' in page
 
 
+def test_long_names_break_between_their_parts() -> None:
+    page = overview_page(EXPERIMENT, [step(0), step(1)])
+    assert page.count("<code>m.<wbr>f</code>") == 2
+    assert page.count("<code>out/<wbr>s1</code>") == 1
+
+
 def test_what_the_steps_cost_as_far_as_it_is_known() -> None:
     job = {"job_id": "7", "usd_an_hour": 2.0, "price_date": "2026-02-12"}
     ran = {"seconds": 558, "gcp": job}
@@ -59,6 +66,16 @@ def test_pictures_of_the_last_steps_come_first() -> None:
     assert "&lt;13&gt;.svg of s13" in page
     assert "The other 2 are on the pages of their steps." in page
     assert "<h2>Pictures" not in overview_page(EXPERIMENT, [step(0)])
+
+
+def test_a_sweep_comes_before_its_many_pictures_which_are_small() -> None:
+    picture = Picture("loss.svg", "data:image/svg+xml;base64,0000")
+    steps = [step(rate, returned={"loss": rate / 2}, pictures=[picture]) for rate in range(3)]
+    page = overview_page(EXPERIMENT, [replace(one, config={"model.rate": one.index}) for one in steps])
+    assert page.index("Sweep of f") < page.index("<h2>Pictures")
+    assert 'class="pictures many"' in page
+    assert "model.<wbr>rate</th>" in page
+    assert 'class="pictures"' in overview_page(EXPERIMENT, steps[:1])
 
 
 def test_a_thousand_failures_stay_readable() -> None:

@@ -53,3 +53,4 @@ def test_the_page_shows_tables_as_text() -> None:
     page = _page({}, tables=[Table("scores.csv", ["<b>", "score"], [["a & b", "0.5"]], is_cut=True)])
     for text in ("&lt;b&gt;", "a &amp; b", "0.5", "scores.csv, the first 1 rows"):
         assert text in page
+    assert page.index("scores.csv") < page.index("&lt;b&gt;"), "the name of a table stands above it"

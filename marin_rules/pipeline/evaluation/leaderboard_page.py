@@ -32,7 +32,7 @@ def page(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
     first = rows[0]
     note = (
         f"Held-out set {first['set']}; lower is better, and a model that gives all tokens the same probability gets"
-        f" {first['chance']:.3f}. ± is one standard error: ranks within it are chance."
+        f" {first['chance']:.3f}. ± is one standard error: a smaller difference may be chance."
     )
     return _PAGE.format(title=html.escape(title), note=html.escape(note), heads=heads, body=body)
 

@@ -30,14 +30,28 @@ def plain(text: str) -> str:
     return (" " * text.startswith("_")) + text.replace("$", r"\$")
 
 
-def new_figure(width: float = 7.0, height: float = 4.5) -> Any:
+def shortened(number: float) -> str:
+    """`200k`, `1.5B`: a number of tokens or parameters beside an axis."""
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:g}{name}"
+    return f"{number:g}"
+
+
+def new_figure(width: float = 7.0, height: float = 4.5) -> tuple[Any, Any]:
     """A figure and its axes, drawn without a display."""
+    figure, (axes,) = new_panels(width, [height])
+    return figure, axes
+
+
+def new_panels(width: float, heights: Sequence[float]) -> tuple[Any, list[Any]]:
+    """A figure of several axes, one below the other."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     FigureCanvasSVG(figure)
-    return figure, figure.subplots()
+    return figure, list(figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights).flat)
 
 
 def write_svg(path: str, figure: Any) -> None:
