@@ -22,6 +22,7 @@ from marin_rules.urls import is_url
 STATUS_FILE = ".executor_status"
 INFO_FILE = ".executor_info"
 ARTIFACT_FILE = ".artifact.json"
+AGAIN_FILE = ".executor_again"
 LOG_FILE = ".executor_log"
 LEASE_FILE = ".executor_status.lock"
 

@@ -1,8 +1,10 @@
-"""The books of a step: `.executor_status`, `.executor_info` and `.artifact.json` beside its data."""
+"""The books of a step: `.executor_status`, `.executor_info`, `.artifact.json` and `.executor_again` beside its data."""
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,15 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.failures import Failure, PreviousTaskFailedError, record_failure
 from marin_rules.state.info import check_version, info_bytes, info_path, parse_info, step_info
-from marin_rules.state.status import ARTIFACT_FILE, Status, parse_status, read_status, status_bytes, status_path
+from marin_rules.state.status import (
+    AGAIN_FILE,
+    ARTIFACT_FILE,
+    Status,
+    parse_status,
+    read_status,
+    status_bytes,
+    status_path,
+)
 from marin_rules.state.step_lease import open_lease
 from marin_rules.state.step_log import log_path
 from marin_rules.state.task_records import RoundsLeft, begin_round
@@ -81,6 +91,8 @@ class StepBooks:
         self._refuse(status, waited)
         if step.tasks is not None or self._previous is not None:  # A step that is new was never divided.
             self.round = self._patiently(lambda: self._begin_round(anew=self._is_anew(status)))
+        if self._previous is not None and self._is_anew(status):
+            self._patiently(lambda: self._note_again(was_done=status in (None, Status.SUCCESS)))
         running = status_bytes(Status.RUNNING, step.output_path)
         self._patiently(lambda: self.lease.commit(path, running, durable=False))
         return True
@@ -93,6 +105,14 @@ class StepBooks:
     def _begin_round(self, *, anew: bool) -> int:
         step = self._step
         return begin_round(self.lease, step.name, step.output_path, step.tasks, anew=anew, left=self._rounds_left)
+
+    def _note_again(self, *, was_done: bool) -> None:
+        """Functions that keep parts of their work for the next attempt are to know that these do not count any more.
+
+        Written before RUNNING: a step that says so is never begun again without the note. It stays until the next one.
+        """
+        note = {"id": secrets.token_hex(8), "was_done": was_done}
+        self.lease.overwrite(os.path.join(self._step.output_path, AGAIN_FILE), json.dumps(note).encode() + b"\n")
 
     def _refuse(self, status: Status | None, waited: bool) -> None:
         """Refuse what was stopped, or has failed, and is not to be run again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_a_training_without_a_note_goes_on(output: Path) -> None:
 
 
 def test_a_finished_one_begins_anew_once(output: Path) -> None:
-    (output / ".artifact.json").write_text("{}")
+    again(output, was_done=True)
     begin_or_go_on(str(output), ORIGIN)
     assert not (output / "checkpoints" / "step-20").exists()
     assert not (output / "metrics.jsonl").exists()
@@ -67,6 +68,23 @@ def test_a_finished_one_begins_anew_once(output: Path) -> None:
     (output / "checkpoints" / "step-30" / "array").write_text("x")
     begin_or_go_on(str(output), ORIGIN)
     assert (output / "checkpoints" / "step-30").exists(), "an attempt after a kill goes on"
+
+
+def test_a_half_finished_one_goes_on_even_if_it_is_forced(output: Path) -> None:
+    again(output, was_done=False)
+    begin_or_go_on(str(output), ORIGIN)
+    assert (output / "checkpoints" / "step-20" / "array").exists()
+
+
+def test_one_that_was_killed_just_before_it_was_done_goes_on(output: Path) -> None:
+    (output / ".artifact.json").write_text("{}")
+    begin_or_go_on(str(output), ORIGIN)
+    assert (output / "checkpoints" / "step-20" / "array").exists()
+
+
+def again(output: Path, *, was_done: bool) -> None:
+    """What a worker leaves that begins a step anew."""
+    (output / ".executor_again").write_text(json.dumps({"id": "x", "was_done": was_done}))
 
 
 def test_a_model_is_not_another_one_for_its_readme(tmp_path: Path) -> None:

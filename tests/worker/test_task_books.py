@@ -237,6 +237,42 @@ def take(tmp_path: Path) -> Callable[..., StepBooks]:
 
 
 @pytest.mark.parametrize(
+    ("status", "forced", "is_new", "noted"),
+    [
+        (Status.SUCCESS, True, False, {"was_done": True}),
+        (None, False, False, {"was_done": True}),  # Somebody has removed the status.
+        (Status.FAILED, True, False, {"was_done": False}),
+        (Status.RUNNING, True, False, {"was_done": False}),
+        (Status.FAILED, False, False, None),
+        (Status.RUNNING, False, False, None),  # Killed, perhaps just before SUCCESS: it goes on.
+        (Status.CANCELLED, False, False, None),
+        (None, False, True, None),
+        (None, True, True, None),
+    ],
+)
+def test_a_step_that_is_begun_anew_is_told(
+    status: Status | None,
+    forced: bool,
+    is_new: bool,
+    noted: dict[str, bool] | None,
+    take: Callable[..., StepBooks],
+    tmp_path: Path,
+) -> None:
+    folder = Path(plan_of(tmp_path, step("many")).steps[0].output_path)
+    if not is_new:
+        write_atomic(f"{folder}/.executor_info", b'{"run": {"id": "another"}}')
+        write_atomic(f"{folder}/.artifact.json", b"{}")
+    take(None, forced=forced, status=status)
+    note = folder / ".executor_again"
+    found = json.loads(note.read_text()) if note.exists() else None
+    assert (found and {"was_done": found["was_done"]}) == noted
+    if found:
+        write_atomic(status_path(str(folder)), b"SUCCESS")
+        take(None, forced=True)
+        assert json.loads(note.read_text())["id"] != found["id"]
+
+
+@pytest.mark.parametrize(
     ("before", "status", "tasks", "forced", "expected"),
     [
         ((3, 1), Status.RUNNING, 3, False, Layout(3, 1)),

@@ -33,7 +33,7 @@ def begin_or_go_on(output: str, origin: Origin) -> None:
     """Clear a finished run away, and refuse one that began with something else. For the first process alone."""
     note, now = join(output, "checkpoints", "origin.json"), json.loads(json.dumps(origin))
     folders = [join(output, name) for name in _FOLDERS]
-    forget_if_done_before(output, [join(output, name) for name in _FILES], folders)
+    forget_if_done_before(output, [join(output, name) for name in _FILES], folders, only_if_finished=True)
     before = read_json(note)
     if isinstance(before, dict) and (other := _differences(before, now)):
         raise TrainingError(

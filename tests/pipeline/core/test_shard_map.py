@@ -298,7 +298,7 @@ def test_rejects_are_those_of_the_last_attempt(corpus: Any) -> None:
 
 def test_a_finished_step_is_done_again_once_by_each_task(corpus: Any, as_task: Any) -> None:
     """Its input may be another by now, with files of the same size."""
-    given, artifact = corpus.write("in", SHARDS), Path(corpus.path("out/.artifact.json"))
+    given, again = corpus.write("in", SHARDS), Path(corpus.path("out/.executor_again"))
     tried: list[str] = []
     killed_at = ["more/data.jsonl"]
 
@@ -320,14 +320,14 @@ def test_a_finished_step_is_done_again_once_by_each_task(corpus: Any, as_task: A
     assert run() == sorted(SHARDS)
     before = corpus.bytes_of("out")
     assert run() == [], "an attempt that was killed at its very end"
-    artifact.write_text("{}")
+    again.write_text('{"id": "first", "was_done": true}')
     killed_at.append("more/data.jsonl")
     assert run() == sorted(SHARDS)
     killed_at.clear()
     assert run() == ["more/data.jsonl"], "an attempt after a kill goes on"
     assert {name: data for name, data in corpus.bytes_of("out").items() if not name.startswith(".")} == before
-    os.utime(artifact, ns=(1, 1))
-    assert run() == sorted(SHARDS), "the step was done and is done again"
+    again.write_text('{"id": "second", "was_done": false}')
+    assert run() == sorted(SHARDS), "the step is begun anew once more"
 
 
 @pytest.mark.parametrize("place", ["file://{}/a.jsonl", "{}/a.jsonl", "{}/*.jsonl"])
