@@ -53,6 +53,7 @@ def default_train(
     """A language model. `validation_sets` are tokenized texts that it is evaluated on and never trained on;
     `use_default_validation` adds those of Paloma, which need the hub. `tags` are for whoever looks for the run, in
     `training.json` and in Weights & Biases."""
+    _check_kinds(name, model_config, train_config)
     if eval_harness_tasks:
         raise TrainingError(
             f"{name}: eval_harness_tasks are not evaluated while the model is trained: make a step of them, as in"
@@ -199,6 +200,17 @@ def _place(model: Model | None) -> str | InputName | None:
     if isinstance(model, ExecutorStep):
         return output_path_of(model)
     return versioned(model) if isinstance(model, str) else model
+
+
+def _check_kinds(name: str, model_config: object, train_config: object) -> None:
+    """Two configs are easily given in the wrong order."""
+    kinds = ((model_config, LlamaConfig | None, "model_config"), (train_config, SimpleTrainConfig, "train_config"))
+    for given, kind, what in kinds:
+        if not isinstance(given, kind):
+            raise TrainingError(
+                f"{name}: {what} is a {type(given).__name__}: after name and tokens, default_train takes a LlamaConfig"
+                " (or None) and then a SimpleTrainConfig"
+            )
 
 
 def _step(

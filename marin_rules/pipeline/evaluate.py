@@ -206,7 +206,8 @@ def _table(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             rows.append(
                 _row("held out", name, metric, found[metric], chance, found["documents"]),
             )
-    for name, found in results["averages"].items():
+    averages = results["averages"] if len(results["held_out"]) > 1 else {}  # Those of one set are its scores.
+    for name, found in averages.items():
         score = found["bits_per_byte"]
         chance = found["chance"]["bits_per_byte"]
         rows.append(_row("average", name, "bits_per_byte", score, chance, len(results["held_out"])))

@@ -141,6 +141,11 @@ def test_bad_plans_are_refused(training: Any, change: dict[str, Any], message: s
         training.default_train("x", "gs://tokens", MODEL, config(training, **change))
 
 
+def test_configs_in_the_wrong_order_are_refused(training: Any) -> None:
+    with pytest.raises(TrainingError, match=r"m: model_config is a SimpleTrainConfig: .* a LlamaConfig .* and then"):
+        training.default_train("m", "gs://tokens", config(training), MODEL)
+
+
 def test_a_validation_set_without_a_name_is_refused(training: Any) -> None:
     with pytest.raises(DataError, match="validation_sets: give each set a name"):
         training.default_train("x", "gs://tokens", MODEL, config(training), validation_sets="gs://held-out")

@@ -99,7 +99,7 @@ def test_a_schedule_must_fit_into_the_run() -> None:
     ids=str,
 )
 def test_bad_shapes(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(change))):
+    with pytest.raises(TrainingError, match=next(iter(change))):
         LlamaConfig(**{"hidden_dim": 32, "num_heads": 4, "num_kv_heads": 4, **change})
 
 

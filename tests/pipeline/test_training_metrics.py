@@ -70,6 +70,27 @@ def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Path, clock: Clo
     assert len(said) == 3, "and nobody waits for news until the clock has caught up"
 
 
+def test_the_curve_is_drawn_now_and_then_and_stops_nothing(tmp_path: Path, clock: Clock) -> None:
+    drawn: list[int] = []
+    said: list[str] = []
+
+    def draw(lines: Any) -> None:
+        drawn.append(lines[-1]["step"])
+        if len(drawn) > 1:
+            raise OSError("No space left on device")
+
+    made = recorder(tmp_path, clock, timer=clock, draw=draw, say=said.append)
+    for step in range(4):
+        made.reported(step, {"eval/loss": 2.0})
+        clock.now += 20.0
+    assert drawn == [0, 2], "after 0 and 40 s"
+    assert said[-2:] == [
+        "the loss curve could not be drawn: No space left on device",
+        "step 4/10: evaluation loss 2.0000",
+    ]
+    made.stop_at_fault()
+
+
 def test_what_is_said_twice_is_kept_once(tmp_path: Path, clock: Clock) -> None:
     made = recorder(tmp_path, clock)
     for loss in (2.5, 0.0):

@@ -72,8 +72,10 @@ def test_killed_three_times_and_stopped_once_it_ends_with_the_same_losses(traini
         end(run)
         resumed += re.findall(r"resumes after step (\d+)", run.output)
         reached += re.findall(rf"step (\d+)/{STEPS}  loss", run.output)[-1:]
+    assert (output() / "report" / "loss.svg").exists(), "a curve to look at while it trains"
     last = lab.snakemake(experiment=file, env={"JAX_DEBUG_LOG_MODULES": "jax._src.compiler"})
     assert last.code == 0, last.output
+    assert "Unknown leaf type" not in last.output
     assert "Persistent compilation cache hit for 'jit__train_step'" in last.output, "attempts share what they compile"
     resumed += re.findall(r"resumes after step (\d+)", last.output)
     after_first, after_second, after_stop, after_last = resumed

@@ -29,6 +29,9 @@ _WRONG = {
 }
 """Warnings about what is as it should be."""
 
+_OF_EACH_LEAF = "Unknown leaf type"
+"""Levanter says so of each part of an optimizer's state that is None, whenever it reads a checkpoint."""
+
 
 def quiet_libraries() -> None:
     """Before the libraries are imported: some look at variables then."""
@@ -40,3 +43,8 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name, level in _WRONG.items():
         logging.getLogger(name).setLevel(level)
+    logging.getLogger("levanter.tensorstore_serialization").addFilter(_says_something)
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_OF_EACH_LEAF)

@@ -179,7 +179,7 @@ def watched_checkpointer(
                 stop.ignore()
             if stop.is_set and self._last_save_step == step:
                 self.wait_until_finished()
-                recorder.say(f"step {step + 1}/{recorder.work.steps}: stops, as a signal asks")
+                recorder.say(f"step {step + 1}/{recorder.work.steps}: stopped by a signal")
                 stop.end_process()
 
         def save_checkpoint(

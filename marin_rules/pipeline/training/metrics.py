@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from marin_rules.pipeline.core.files import into_place, is_url, open_to_read
@@ -22,6 +22,7 @@ from marin_rules.pipeline.training.throughput import Work, progress_line
 
 _UPLOAD_SECONDS = 60.0
 _WINDOW = 50  # Steps that the printed speed is the mean of.
+_DRAW_SECONDS = 30.0  # Drawing takes a part of a second.
 
 SET_LOSS = re.compile(r"eval/([^/]+)/loss")
 """How Levanter calls the loss of a validation set."""
@@ -76,8 +77,10 @@ class Recorder:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = print,
+        draw: Callable[[Sequence[Line]], None] = lambda lines: None,
     ) -> None:
         self.path, self.work = path, work
+        self._draw = draw
         self.fault: Exception | None = None
         self._grows = not is_url(path)
         self.say = say
@@ -89,7 +92,7 @@ class Recorder:
         if missing := len(self.steps_without_line()):
             self.say(f"{path} has no line of {missing} of the {last + 1} steps before: their losses are lost")
         self._write_all()
-        self._uploaded = self._said = -math.inf
+        self._uploaded = self._said = self._drawn = -math.inf
         self._step_began: float | None = None
         self._recent: deque[float] = deque(maxlen=_WINDOW)
 
@@ -136,6 +139,7 @@ class Recorder:
         self._add({"step": step, "time": self._clock(), **finite})
         if "eval/loss" in finite:
             self.say(f"step {step + 1}/{self.work.steps}: evaluation loss {_evaluation_text(finite)}")
+            self._draw_now_and_then()
 
     def next_step_begins(self) -> None:
         """Evaluations, checkpoints and exports are over: from now on it is the next step that takes time."""
@@ -157,6 +161,16 @@ class Recorder:
                 os.fsync(file.fileno())
         except OSError as error:
             self.fault = self.fault or error
+
+    def _draw_now_and_then(self) -> None:
+        """A running training has a curve to look at, too. Nothing depends on it: the last one is drawn at the end."""
+        if (now := self._timer()) - self._drawn < _DRAW_SECONDS:
+            return
+        self._drawn = now
+        try:
+            self._draw(self.lines)
+        except Exception as error:
+            self.say(f"the loss curve could not be drawn: {error}")
 
     def _has(self, step: int, name: str) -> bool:
         for line in reversed(self.lines):

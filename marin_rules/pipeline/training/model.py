@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from marin_rules.pipeline.training.errors import TrainingError
+
 
 @dataclass(frozen=True)
 class LlamaConfig:
@@ -49,17 +51,17 @@ class LlamaConfig:
         for name in ("max_seq_len", "hidden_dim", "intermediate_dim", "num_layers", "num_heads", "num_kv_heads"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} {value!r} of a model must be a whole number of at least 1")
+                raise TrainingError(f"{name} {value!r} of a model must be a whole number of at least 1")
         if self.num_heads % self.num_kv_heads:
-            raise ValueError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}")
+            raise TrainingError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}")
         if self.head_dim is None and self.hidden_dim % self.num_heads:
-            raise ValueError(
+            raise TrainingError(
                 f"hidden_dim {self.hidden_dim} must be a multiple of num_heads {self.num_heads}, or head_dim be given"
             )
         if self.head_size % 2:
-            raise ValueError(f"heads of size {self.head_size} cannot be rotated: the size must be even")
+            raise TrainingError(f"heads of size {self.head_size} cannot be rotated: the size must be even")
         if self.rope not in ("default", "llama3"):
-            raise ValueError(f"rope {self.rope!r} is neither 'default' nor 'llama3'")
+            raise TrainingError(f"rope {self.rope!r} is neither 'default' nor 'llama3'")
 
     @property
     def head_size(self) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from marin_rules import this_process
@@ -22,7 +23,8 @@ from marin_rules.pipeline.training.guards import check_batch, check_device
 from marin_rules.pipeline.training.hooks import optional_trackers, recording_tracker, watched_checkpointer
 from marin_rules.pipeline.training.interruption import StopSignal
 from marin_rules.pipeline.training.levanter_config import Places, trainer_config
-from marin_rules.pipeline.training.metrics import Recorder
+from marin_rules.pipeline.training.metrics import Line, Recorder
+from marin_rules.pipeline.training.report import write_loss_curve
 from marin_rules.pipeline.training.throughput import Work
 
 _MEETING_SECONDS = 30 * 60
@@ -100,6 +102,7 @@ def run(
             resumed_from=resumed_from,
             progress_seconds=running.progress_seconds,
             say=_say if is_first else _say_nothing,
+            draw=partial(write_loss_curve, join(output, "report")) if is_first else _draw_nothing,
         )
         trainer = trainer_config(
             given,
@@ -168,3 +171,6 @@ def _say(text: str) -> None:
 
 
 def _say_nothing(text: str) -> None: ...
+
+
+def _draw_nothing(lines: Sequence[Line]) -> None: ...
