@@ -8,6 +8,17 @@ from dataclasses import replace
 
 from marin_rules.pipeline.training.model import LlamaConfig
 
+# Trained on a CPU within minutes, with a small vocabulary: nothing is computed twice, and no layer looped over.
+llama_tutorial = LlamaConfig(
+    max_seq_len=128,
+    hidden_dim=128,
+    intermediate_dim=336,
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=2,
+    gradient_checkpointing=False,
+    scan_layers=False,
+)
 llama_nano = LlamaConfig(
     max_seq_len=512, hidden_dim=32, intermediate_dim=128, num_layers=2, num_heads=2, num_kv_heads=2
 )

@@ -32,6 +32,7 @@ from experiments.defaults import (
     without_duplicates,
 )
 from experiments.evals.task_configs import made_tasks
+from experiments.llama import llama_tutorial
 from experiments.simple_sft_config import SimpleSFTConfig
 from experiments.simple_train_config import SimpleTrainConfig
 from experiments.tutorials.addresses import addresses
@@ -39,7 +40,6 @@ from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, ResourceConfig, executor
 from marin_rules.pipeline.evaluation.task_files import EvalTask
 from marin_rules.pipeline.mixture import lm_mixture_data_config
 from marin_rules.pipeline.tokenize import ChatDatasetFormat
-from marin_rules.pipeline.training.model import LlamaConfig
 
 TEMPLATE = (
     "{% for message in messages %}{% if message['role'] == 'user' %}Q: {{ message['content'] }}\n"
@@ -131,16 +131,7 @@ mixture = lm_mixture_data_config(
 model = default_train(
     "quickstart",
     mixture,
-    LlamaConfig(
-        max_seq_len=128,
-        hidden_dim=128,
-        intermediate_dim=336,
-        num_layers=4,
-        num_heads=4,
-        num_kv_heads=2,
-        gradient_checkpointing=False,
-        scan_layers=False,
-    ),
+    llama_tutorial,
     SimpleTrainConfig(
         resources=ResourceConfig.with_cpu(cpu=2, ram="4g"),
         train_batch_size=16,

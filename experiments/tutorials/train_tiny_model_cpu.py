@@ -14,25 +14,15 @@ from experiments.defaults import (
     default_train_tokenizer,
 )
 from experiments.evals.task_configs import made_tasks
+from experiments.llama import llama_tutorial
 from experiments.simple_train_config import SimpleTrainConfig
 from experiments.tutorials.addresses import addresses
 from marin_rules import ResourceConfig, executor_main
-from marin_rules.pipeline.training.model import LlamaConfig
 
 tokenizer = default_train_tokenizer("addresses", addresses / "train", 1024)
 tokens = default_tokenize("addresses", addresses / "train", tokenizer)
 held_out = default_tokenize("addresses-held-out", addresses / "held_out", tokenizer, is_validation=True)
 
-model_config = LlamaConfig(
-    max_seq_len=128,
-    hidden_dim=128,
-    intermediate_dim=336,
-    num_layers=4,
-    num_heads=4,
-    num_kv_heads=2,
-    gradient_checkpointing=False,
-    scan_layers=False,
-)
 train_config = SimpleTrainConfig(
     resources=ResourceConfig.with_cpu(cpu=2, ram="4g"),
     train_batch_size=16,
@@ -43,7 +33,7 @@ train_config = SimpleTrainConfig(
     precision="f32",
     steps_per_eval=100,
 )
-model = default_train("tiny", tokens, model_config, train_config, validation_sets={"held_out": held_out})
+model = default_train("tiny", tokens, llama_tutorial, train_config, validation_sets={"held_out": held_out})
 
 tasks = default_tasks("tasks/addresses", addresses / "held_out")
 evaluation = default_eval(
