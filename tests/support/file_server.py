@@ -114,11 +114,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         cut = answer.cut_after is not None or length not in (-1, len(body))
         sending = body if answer.cut_after is None else body[: answer.cut_after]
+        with self.files.lock:  # Before it is sent: whoever has read the last byte may look at the count.
+            self.files.sent[path] += len(sending)
         with contextlib.suppress(OSError):
             self.wfile.write(sending)
             self.wfile.flush()
-        with self.files.lock:
-            self.files.sent[path] += len(sending)
         if answer.pause is not None:
             answer.pause()
         if cut:
