@@ -109,10 +109,13 @@ class StepBooks:
     def _note_again(self, *, was_done: bool) -> None:
         """Functions that keep parts of their work for the next attempt are to know that these do not count any more.
 
-        Written before RUNNING: a step that says so is never begun again without the note. It stays until the next one.
+        Written before RUNNING: a step that says so is never begun again without the note. It stays until the next one,
+        which repeats when the step was begun anew after it was done: an attempt that was killed early may not have
+        looked.
         """
-        note = {"id": secrets.token_hex(8), "was_done": was_done}
-        self.lease.overwrite(os.path.join(self._step.output_path, AGAIN_FILE), json.dumps(note).encode() + b"\n")
+        path, id = os.path.join(self._step.output_path, AGAIN_FILE), secrets.token_hex(8)
+        note = {"id": id, "after_done": id if was_done else _after_done(self.lease.read(path))}
+        self.lease.overwrite(path, json.dumps(note).encode() + b"\n")
 
     def _refuse(self, status: Status | None, waited: bool) -> None:
         """Refuse what was stopped, or has failed, and is not to be run again."""
@@ -164,3 +167,13 @@ class StepBooks:
     def tell_driver(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
         failure = Failure(self._step.name, self._step.output_path, message, previous, exception)
         record_failure(self._plan.run, self._step, failure)
+
+
+def _after_done(data: bytes | None) -> str | None:
+    """Of the note before, which may be damaged: data of the step, which anyone with the prefix can have written."""
+    try:
+        note = json.loads(data or b"")
+    except ValueError:
+        return None
+    found = note.get("after_done") if isinstance(note, dict) else None
+    return found if isinstance(found, str) else None

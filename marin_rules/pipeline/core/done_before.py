@@ -21,18 +21,20 @@ def forget_if_done_before(
 ) -> None:
     """Remove the files and folders by which this task would know that its work is done, if the step begins anew.
 
-    With `only_if_finished`, a step that was forced half-way keeps what it has.
+    With `only_if_finished`, a step that was forced half-way keeps what it has since it was last begun anew after it was
+    done.
     """
     again = read_json(join(output_path, _AGAIN))
-    if not isinstance(again, dict) or (only_if_finished and not again.get("was_done")):
+    id = again.get("after_done" if only_if_finished else "id") if isinstance(again, dict) else None
+    if id is None:
         return
     process = this_process()
     note = join(output_path, _FORGOTTEN, f"{process.task}-of-{process.tasks}.json")
-    if read_json(note) == again.get("id"):
+    if read_json(note) == id:
         return
     for path in remembered:
         remove_file(path)
     for folder in folders:
         if sizes_below(folder):
             remove_folder(folder)
-    write_json(note, again.get("id"))
+    write_json(note, id)
