@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,18 @@ def test_a_finished_one_begins_anew_once(output: Path) -> None:
     (output / "checkpoints" / "step-30" / "array").write_text("x")
     begin_or_go_on(str(output), ORIGIN)
     assert (output / "checkpoints" / "step-30").exists(), "an attempt after a kill goes on"
+
+
+def test_of_folders_that_were_moved_and_linked_only_the_links_go(output: Path, tmp_path_factory: Any) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("checkpoints", "hf"):
+        (output / name).rename(elsewhere / name)
+        (output / name).symlink_to(elsewhere / name)
+    again(output, "x", after_done="x")
+    begin_or_go_on(str(output), ORIGIN)
+    assert not (output / "checkpoints").is_symlink()
+    assert not (output / "hf").exists()
+    assert (elsewhere / "checkpoints" / "step-20" / "array").exists()
 
 
 def test_a_half_finished_one_goes_on_even_if_it_is_forced(output: Path) -> None:

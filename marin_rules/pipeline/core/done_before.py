@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from marin_rules import this_process
-from marin_rules.pipeline.core.files import join, read_json, remove_file, remove_folder, sizes_below, write_json
+from marin_rules.pipeline.core.files import join, read_json, remove_file, remove_folder, write_json
 
 _AGAIN = ".executor_again"
 _FORGOTTEN = ".done_before"
@@ -35,6 +35,5 @@ def forget_if_done_before(
     for path in remembered:
         remove_file(path)
     for folder in folders:
-        if sizes_below(folder):
-            remove_folder(folder)
+        remove_folder(folder)
     write_json(note, id)
