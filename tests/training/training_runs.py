@@ -198,6 +198,11 @@ def set_back(folder: Path, name: str) -> Any:
         return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
 
 
+def endless(folder: Path, name: str) -> Any:
+    given = hyperparameters(num_train_steps=10**6, warmup=0, steps_per_eval=10**6, steps_per_export=10**6)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
+
+
 def diverging(folder: Path, name: str) -> Any:
     given = hyperparameters(learning_rate=1e30, max_grad_norm=None, warmup=0)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -212,6 +217,7 @@ RUNS = {
     "averaged": averaged,
     "in_pieces": in_pieces,
     "set_back": set_back,
+    "endless": endless,
     "diverging": diverging,
 }
 

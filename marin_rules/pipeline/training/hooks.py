@@ -168,18 +168,21 @@ def watched_checkpointer(
             step = int(step)
             if step == resumed_from:  # That one is there, and has been looked through.
                 return
+            stops = False
             if not force:
                 stop.listen()
                 if is_better_saved_later(step, given):
                     return
-                if stop.is_set:
+                if stops := any_process(stop.is_set):
                     self.request_checkpoint(CheckpointRetention.TEMPORARY)
             super().on_step(tree=tree, step=step, force=force)
             if force:
                 stop.ignore()
-            if stop.is_set and self._last_save_step == step:
+                stops = any_process(stop.is_set)
+            if stops and self._last_save_step == step:
                 self.wait_until_finished()
                 recorder.say(f"step {step + 1}/{recorder.work.steps}: stops, as a signal asks")
+                any_process(True)  # Whoever still waits for the first process would be aborted when that ends.
                 stop.end_process()
 
         def save_checkpoint(
@@ -209,6 +212,17 @@ def watched_checkpointer(
             )
 
     return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places))
+
+
+def any_process(is_so: bool) -> bool:
+    """Whether it is so for one of those that train together. All of them have to ask, after the same step."""
+    import jax
+    import numpy
+    from jax.experimental import multihost_utils
+
+    if jax.process_count() == 1:
+        return is_so
+    return bool(numpy.any(multihost_utils.process_allgather(numpy.array(is_so))))
 
 
 def steady_now() -> datetime:
