@@ -133,6 +133,16 @@ CUT: dict[str, Callable[[Path], object]] = {
     "half of the weights": lambda path: (path / "model.safetensors").write_bytes(
         (path / "model.safetensors").read_bytes()[:-8]
     ),
+    "noise": lambda path: (path / "model.safetensors").write_bytes(b"\xff" * 64),
+    "noise that means a header of more than any memory": lambda path: (path / "model.safetensors").write_bytes(
+        b"x" * 64
+    ),
+    "zeros": lambda path: (path / "model.safetensors").write_bytes(bytes(64)),
+    "a header of something else": lambda path: (path / "model.safetensors").write_bytes(
+        struct.pack("<Q", 9) + b'{"w": {}}'
+    ),
+    "a list for a header": lambda path: (path / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"[]"),
+    "an index of nothing": lambda path: (path / "model.safetensors.index.json").write_text("{}"),
     "three bytes": lambda path: (path / "model.safetensors").write_bytes(b"abc"),
     "a shard is missing": lambda path: (path / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": {"w": "model-00001-of-00002.safetensors"}})
@@ -151,3 +161,14 @@ def test_cut_exports_are_removed(tmp_path: Path, how: str) -> None:
     assert remove_cut_exports(str(tmp_path), said.append) == ["step-19"]
     assert not bad.exists()
     assert len(said) == 1
+
+
+def test_links_among_exports_are_left_alone(tmp_path: Path) -> None:
+    export(tmp_path / "hf", 19)
+    elsewhere = export(tmp_path / "elsewhere", 9)
+    (elsewhere / "model.safetensors").unlink()
+    (tmp_path / "hf" / "step-9").symlink_to(elsewhere)
+    (tmp_path / "hf" / "latest").symlink_to("step-18")
+    assert remove_cut_exports(str(tmp_path / "hf"), pytest.fail) == ["step-19"]
+    assert (elsewhere / "config.json").exists()
+    assert (tmp_path / "hf" / "step-9").is_symlink()

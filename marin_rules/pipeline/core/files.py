@@ -69,13 +69,13 @@ def _kind(facts: os.stat_result) -> str:
     return kinds.get(stat.S_IFMT(facts.st_mode), "a socket or a device") + ", not a file"
 
 
-def folders_in(folder: str) -> list[str]:
-    """The names of the folders right below a folder; also of links to folders."""
+def folders_in(folder: str, *, links: bool = True) -> list[str]:
+    """The names of the folders right below a folder, and of links to folders."""
     if is_url(folder):
         return sorted({name.split("/")[0] for name in sizes_below(folder) if "/" in name})
     try:
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=links))
     except FileNotFoundError:
         return []
 
