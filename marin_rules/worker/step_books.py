@@ -92,7 +92,7 @@ class StepBooks:
         if step.tasks is not None or self._previous is not None:  # A step that is new was never divided.
             self.round = self._patiently(lambda: self._begin_round(anew=self._is_anew(status)))
         if self._previous is not None and self._is_anew(status):
-            self._patiently(lambda: self._note_again(was_done=status in (None, Status.SUCCESS)))
+            self._patiently(lambda: self._note_again(was_done=self._was_done(status)))
         running = status_bytes(Status.RUNNING, step.output_path)
         self._patiently(lambda: self.lease.commit(path, running, durable=False))
         return True
@@ -105,6 +105,12 @@ class StepBooks:
     def _begin_round(self, *, anew: bool) -> int:
         step = self._step
         return begin_round(self.lease, step.name, step.output_path, step.tasks, anew=anew, left=self._rounds_left)
+
+    def _was_done(self, status: Status | None) -> bool:
+        """A step without a status, which somebody has removed or a power cut has lost, may have been half done."""
+        if status is not None:
+            return status is Status.SUCCESS
+        return self.lease.read(os.path.join(self._step.output_path, ARTIFACT_FILE)) is not None
 
     def _note_again(self, *, was_done: bool) -> None:
         """Functions that keep parts of their work for the next attempt are to know that these do not count any more.

@@ -281,6 +281,16 @@ def test_a_step_that_is_begun_anew_is_told(
     assert taken(forced=True, status=Status.RUNNING)["after_done"] is None
 
 
+def test_a_step_whose_status_was_lost_half_way_is_not_taken_for_done(
+    take: Callable[..., StepBooks], tmp_path: Path
+) -> None:
+    """A power cut can leave an empty one, and our message says to delete it."""
+    folder = plan_of(tmp_path, step("many")).steps[0].output_path
+    write_atomic(f"{folder}/.executor_info", b'{"run": {"id": "another"}}')
+    take(None)
+    assert json.loads(Path(folder, ".executor_again").read_text())["after_done"] is None
+
+
 @pytest.mark.parametrize(
     ("before", "status", "tasks", "forced", "expected"),
     [
