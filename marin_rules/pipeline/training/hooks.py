@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from marin_rules.pipeline.core.files import is_url, join
-from marin_rules.pipeline.training.checkpoints import seal
+from marin_rules.pipeline.training.checkpoints import find_checkpoints, seal
 from marin_rules.pipeline.training.config import Hyperparameters, Running, WandbConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.interruption import StopSignal
@@ -184,6 +184,12 @@ def watched_checkpointer(
                 recorder.say(f"step {step + 1}/{recorder.work.steps}: stops, as a signal asks")
                 any_process(True)  # Whoever still waits for the first process would be aborted when that ends.
                 stop.end_process()
+
+        def _discover_temporary_checkpoints(self) -> list[Any]:
+            """Which ones Levanter will remove: not those that somebody keeps beside ours under another name."""
+            own = {f"step-{checkpoint.step}" for checkpoint in find_checkpoints(self.base_path)}
+            found = super()._discover_temporary_checkpoints()
+            return [one for one in found if one.path.rstrip("/").rpartition("/")[2] in own]
 
         def save_checkpoint(
             self, tree: Any, step: int, destination: str, commit_callback: Any = None, **options: Any
