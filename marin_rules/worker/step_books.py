@@ -92,7 +92,7 @@ class StepBooks:
         if step.tasks is not None or self._previous is not None:  # A step that is new was never divided.
             self.round = self._patiently(lambda: self._begin_round(anew=self._is_anew(status)))
         if self._previous is not None and self._is_anew(status):
-            self._patiently(lambda: self._note_again(was_done=status in (None, Status.SUCCESS)))
+            self._patiently(lambda: self._note_again(was_done=self._was_done(status)))
         running = status_bytes(Status.RUNNING, step.output_path)
         self._patiently(lambda: self.lease.commit(path, running, durable=False))
         return True
@@ -106,13 +106,22 @@ class StepBooks:
         step = self._step
         return begin_round(self.lease, step.name, step.output_path, step.tasks, anew=anew, left=self._rounds_left)
 
+    def _was_done(self, status: Status | None) -> bool:
+        """A step without a status, which somebody has removed or a power cut has lost, may have been half done."""
+        if status is not None:
+            return status is Status.SUCCESS
+        return self.lease.read(os.path.join(self._step.output_path, ARTIFACT_FILE)) is not None
+
     def _note_again(self, *, was_done: bool) -> None:
         """Functions that keep parts of their work for the next attempt are to know that these do not count any more.
 
-        Written before RUNNING: a step that says so is never begun again without the note. It stays until the next one.
+        Written before RUNNING: a step that says so is never begun again without the note. It stays until the next one,
+        which repeats when the step was begun anew after it was done: an attempt that was killed early may not have
+        looked.
         """
-        note = {"id": secrets.token_hex(8), "was_done": was_done}
-        self.lease.overwrite(os.path.join(self._step.output_path, AGAIN_FILE), json.dumps(note).encode() + b"\n")
+        path, id = os.path.join(self._step.output_path, AGAIN_FILE), secrets.token_hex(8)
+        note = {"id": id, "after_done": id if was_done else _after_done(self.lease.read(path))}
+        self.lease.overwrite(path, json.dumps(note).encode() + b"\n")
 
     def _refuse(self, status: Status | None, waited: bool) -> None:
         """Refuse what was stopped, or has failed, and is not to be run again."""
@@ -164,3 +173,13 @@ class StepBooks:
     def tell_driver(self, message: str, exception: str | None = None, *, previous: bool = False) -> None:
         failure = Failure(self._step.name, self._step.output_path, message, previous, exception)
         record_failure(self._plan.run, self._step, failure)
+
+
+def _after_done(data: bytes | None) -> str | None:
+    """Of the note before, which may be damaged: data of the step, which anyone with the prefix can have written."""
+    try:
+        note = json.loads(data or b"")
+    except ValueError:
+        return None
+    found = note.get("after_done") if isinstance(note, dict) else None
+    return found if isinstance(found, str) else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.training.checkpoints import choose_checkpoint, seal, trained_checkpoint
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.export import check_export, fault_of_export, remove_cut_exports
@@ -55,6 +57,53 @@ def test_the_newest_is_used(tmp_path: Path) -> None:
     assert chosen.step == 100
 
 
+def test_what_somebody_keeps_beside_them_is_left_alone(tmp_path: Path) -> None:
+    checkpoint(tmp_path, 9)
+    for name in ("step-40.bak", "step-40 copy", "step-040"):
+        checkpoint(tmp_path, 40).rename(tmp_path / name)
+    (tmp_path / "latest").symlink_to("step-8")
+    before = sorted(tmp_path.rglob("*"))
+    chosen = choose_checkpoint(str(tmp_path), pytest.fail)
+    assert chosen is not None
+    assert chosen.step == 9
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_one_that_was_moved_and_linked_is_used_and_what_is_elsewhere_never_removed(tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    checkpoint(here, 9)
+    moved = checkpoint(elsewhere, 40)
+    (here / "step-40").symlink_to(moved)
+    chosen = choose_checkpoint(str(here), pytest.fail)
+    assert chosen is not None
+    assert chosen.step == 40
+    (moved / "d" / "array").write_bytes(b"")
+    said: list[str] = []
+    chosen = choose_checkpoint(str(here), said.append)
+    assert chosen is not None
+    assert chosen.step == 9
+    assert len(said) == 1
+    assert not (here / "step-40").is_symlink()
+    assert (moved / "metadata.json").exists()
+
+
+def test_one_beyond_the_last_step_is_refused_and_left(tmp_path: Path) -> None:
+    foreign = checkpoint(tmp_path, 80)
+    with pytest.raises(TrainingError, match="step-80 is of another training, for this one has 80 steps"):
+        choose_checkpoint(str(tmp_path), steps=80)
+    assert foreign.exists()
+    assert choose_checkpoint(str(tmp_path), steps=81) is not None
+
+
+@pytest.mark.parametrize("name", ["metadata.json", "files.json", "d/array", "more"])
+def test_nobody_waits_for_a_named_pipe(tmp_path: Path, name: str) -> None:
+    planted = checkpoint(tmp_path, 9) / name
+    planted.unlink(missing_ok=True)
+    os.mkfifo(planted)
+    with pytest.raises(DataError, match=f"step-9/{name} is a named pipe"):
+        choose_checkpoint(str(tmp_path))
+
+
 def test_none_is_none(tmp_path: Path) -> None:
     assert choose_checkpoint(str(tmp_path / "nothing"), pytest.fail) is None
 
@@ -84,6 +133,16 @@ CUT: dict[str, Callable[[Path], object]] = {
     "half of the weights": lambda path: (path / "model.safetensors").write_bytes(
         (path / "model.safetensors").read_bytes()[:-8]
     ),
+    "noise": lambda path: (path / "model.safetensors").write_bytes(b"\xff" * 64),
+    "noise that means a header of more than any memory": lambda path: (path / "model.safetensors").write_bytes(
+        b"x" * 64
+    ),
+    "zeros": lambda path: (path / "model.safetensors").write_bytes(bytes(64)),
+    "a header of something else": lambda path: (path / "model.safetensors").write_bytes(
+        struct.pack("<Q", 9) + b'{"w": {}}'
+    ),
+    "a list for a header": lambda path: (path / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"[]"),
+    "an index of nothing": lambda path: (path / "model.safetensors.index.json").write_text("{}"),
     "three bytes": lambda path: (path / "model.safetensors").write_bytes(b"abc"),
     "a shard is missing": lambda path: (path / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": {"w": "model-00001-of-00002.safetensors"}})
@@ -102,3 +161,14 @@ def test_cut_exports_are_removed(tmp_path: Path, how: str) -> None:
     assert remove_cut_exports(str(tmp_path), said.append) == ["step-19"]
     assert not bad.exists()
     assert len(said) == 1
+
+
+def test_links_among_exports_are_left_alone(tmp_path: Path) -> None:
+    export(tmp_path / "hf", 19)
+    elsewhere = export(tmp_path / "elsewhere", 9)
+    (elsewhere / "model.safetensors").unlink()
+    (tmp_path / "hf" / "step-9").symlink_to(elsewhere)
+    (tmp_path / "hf" / "latest").symlink_to("step-18")
+    assert remove_cut_exports(str(tmp_path / "hf"), pytest.fail) == ["step-19"]
+    assert (elsewhere / "config.json").exists()
+    assert (tmp_path / "hf" / "step-9").is_symlink()

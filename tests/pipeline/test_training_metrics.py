@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.training.errors import NonFiniteLoss
 from marin_rules.pipeline.training.metrics import Recorder, read_metrics
 from marin_rules.pipeline.training.report import evaluated_sets, write_loss_curve
@@ -43,6 +46,26 @@ def test_lines_are_there_at_once(tmp_path: Path, clock: Clock) -> None:
     assert lines(tmp_path) == [
         {"step": 0, "time": 0.0, "train/loss": 2.5, "tokens": 64, "flops": 400.0, "learning_rate": 0.1}
     ]
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        (lambda path, mine: path.symlink_to(mine), "a symbolic link"),
+        (lambda path, mine: os.mkfifo(path), "a named pipe"),
+    ],
+    ids=["link", "pipe"],
+)
+def test_lines_never_end_up_elsewhere(tmp_path: Path, clock: Clock, plant: Callable[..., None], kind: str) -> None:
+    """Somebody exchanges the file while it is written."""
+    made, path, mine = recorder(tmp_path, clock), tmp_path / "metrics.jsonl", tmp_path / "mine"
+    mine.write_text("mine")
+    path.unlink()
+    plant(path, mine)
+    made.trained(0, 2.5, None)
+    with pytest.raises(DataError, match=f"metrics.jsonl is {kind}"):
+        made.stop_at_fault()
+    assert mine.read_text() == "mine"
 
 
 def test_a_step_takes_the_time_after_hooks(tmp_path: Path, clock: Clock) -> None:

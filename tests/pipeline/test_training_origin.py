@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_training_without_a_note_goes_on(output: Path) -> None:
 
 
 def test_a_finished_one_begins_anew_once(output: Path) -> None:
-    again(output, was_done=True)
+    again(output, "x", after_done="x")
     begin_or_go_on(str(output), ORIGIN)
     assert not (output / "checkpoints" / "step-20").exists()
     assert not (output / "metrics.jsonl").exists()
@@ -70,8 +71,20 @@ def test_a_finished_one_begins_anew_once(output: Path) -> None:
     assert (output / "checkpoints" / "step-30").exists(), "an attempt after a kill goes on"
 
 
+def test_of_folders_that_were_moved_and_linked_only_the_links_go(output: Path, tmp_path_factory: Any) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for name in ("checkpoints", "hf"):
+        (output / name).rename(elsewhere / name)
+        (output / name).symlink_to(elsewhere / name)
+    again(output, "x", after_done="x")
+    begin_or_go_on(str(output), ORIGIN)
+    assert not (output / "checkpoints").is_symlink()
+    assert not (output / "hf").exists()
+    assert (elsewhere / "checkpoints" / "step-20" / "array").exists()
+
+
 def test_a_half_finished_one_goes_on_even_if_it_is_forced(output: Path) -> None:
-    again(output, was_done=False)
+    again(output, "x", after_done=None)
     begin_or_go_on(str(output), ORIGIN)
     assert (output / "checkpoints" / "step-20" / "array").exists()
 
@@ -82,9 +95,20 @@ def test_one_that_was_killed_just_before_it_was_done_goes_on(output: Path) -> No
     assert (output / "checkpoints" / "step-20" / "array").exists()
 
 
-def again(output: Path, *, was_done: bool) -> None:
+def test_a_finished_one_that_is_forced_twice_begins_anew_once(output: Path) -> None:
+    again(output, "y", after_done="x")  # The attempt of x was killed before it came here.
+    begin_or_go_on(str(output), ORIGIN)
+    assert not (output / "checkpoints" / "step-20").exists()
+    (output / "checkpoints" / "step-30").mkdir()
+    (output / "checkpoints" / "step-30" / "array").write_text("x")
+    again(output, "z", after_done="x")
+    begin_or_go_on(str(output), ORIGIN)
+    assert (output / "checkpoints" / "step-30").exists()
+
+
+def again(output: Path, id: str, *, after_done: str | None) -> None:
     """What a worker leaves that begins a step anew."""
-    (output / ".executor_again").write_text(json.dumps({"id": "x", "was_done": was_done}))
+    (output / ".executor_again").write_text(json.dumps({"id": id, "after_done": after_done}))
 
 
 def test_a_model_is_not_another_one_for_its_readme(tmp_path: Path) -> None:

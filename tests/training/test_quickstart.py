@@ -14,8 +14,8 @@ from training.outputs import facts, metrics
 
 QUICKSTART = REPOSITORY / "experiments" / "tutorials" / "quickstart.py"
 FEWER = {
-    "hidden_dim=128": "hidden_dim=64",
-    "num_layers=4": "num_layers=2",
+    "import dataclass\n": "import dataclass, replace\n",
+    "    llama_tutorial,\n": "    replace(llama_tutorial, hidden_dim=64, num_layers=2),\n",
     "learning_rate=3e-3": "learning_rate=1e-2",
     "num_train_steps=450": "num_train_steps=60",
     "steps_per_eval=150": "steps_per_eval=60",
@@ -59,7 +59,7 @@ def check_outcome(lab: Lab) -> dict[str, Any]:
     assert answers[-1] < answers[0]
     for model in ("quickstart", "quickstart-chat"):
         rows = results(lab, model)
-        assert {name for name, _ in rows} == {"addresses", "macro", "micro", "word_order", "sentence_endings", "twice"}
+        assert {name for name, _ in rows} == {"addresses", "word_order", "sentence_endings", "twice"}
         for row in rows.values():
             assert row["chance"], row
             assert row["standard_error"], row

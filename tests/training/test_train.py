@@ -164,6 +164,10 @@ def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> Non
     assert re.findall(r"step (\d)/4: checkpoint of", said) == ["2", "3", "4"]
 
 
+def test_a_checkpoint_that_somebody_has_copied_is_not_removed(runs: Path) -> None:
+    assert sorted(path.name for path in (runs / "set_back" / "checkpoints").glob("step-*")) == ["step-1.bak", "step-3"]
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(runs: Path) -> None:
     message = (runs / "diverging.error").read_text()
     assert message.startswith("NonFiniteLoss: the loss of step 1 is ")

@@ -176,7 +176,7 @@ def averaged(folder: Path, name: str) -> Any:
 
 
 def set_back(folder: Path, name: str) -> Any:
-    """The machine's clock goes back an hour whenever somebody looks at it."""
+    """The machine's clock goes back an hour whenever somebody looks at it. And somebody has kept a checkpoint."""
     import levanter.checkpoint
 
     class Clock(datetime.datetime):
@@ -189,6 +189,9 @@ def set_back(folder: Path, name: str) -> Any:
 
     given = hyperparameters(num_train_steps=4, warmup=0, steps_per_eval=1000, steps_per_export=1000)
     running, output = replace(RUNNING, checkpoint_minutes=1e-6), str(folder / name)
+    kept = folder / name / "checkpoints" / "step-1.bak"
+    kept.mkdir(parents=True)
+    kept.joinpath("metadata.json").write_text('{"step": 1, "timestamp": "2029-01-01T00:00:00", "is_temporary": true}')
     fake = SimpleNamespace(**{**vars(datetime), "datetime": Clock})
     with (
         open(folder / f"{name}.said", "w") as said,
@@ -196,6 +199,11 @@ def set_back(folder: Path, name: str) -> Any:
         mock.patch.object(levanter.checkpoint, "datetime", fake),
     ):
         return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
+
+
+def endless(folder: Path, name: str) -> Any:
+    given = hyperparameters(num_train_steps=10**6, warmup=0, steps_per_eval=10**6, steps_per_export=10**6)
+    return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
 
 
 def diverging(folder: Path, name: str) -> Any:
@@ -212,6 +220,7 @@ RUNS = {
     "averaged": averaged,
     "in_pieces": in_pieces,
     "set_back": set_back,
+    "endless": endless,
     "diverging": diverging,
 }
 

@@ -239,10 +239,10 @@ def take(tmp_path: Path) -> Callable[..., StepBooks]:
 @pytest.mark.parametrize(
     ("status", "forced", "is_new", "noted"),
     [
-        (Status.SUCCESS, True, False, {"was_done": True}),
-        (None, False, False, {"was_done": True}),  # Somebody has removed the status.
-        (Status.FAILED, True, False, {"was_done": False}),
-        (Status.RUNNING, True, False, {"was_done": False}),
+        (Status.SUCCESS, True, False, "done"),
+        (None, False, False, "done"),  # Somebody has removed the status.
+        (Status.FAILED, True, False, "half done"),
+        (Status.RUNNING, True, False, "half done"),
         (Status.FAILED, False, False, None),
         (Status.RUNNING, False, False, None),  # Killed, perhaps just before SUCCESS: it goes on.
         (Status.CANCELLED, False, False, None),
@@ -254,7 +254,7 @@ def test_a_step_that_is_begun_anew_is_told(
     status: Status | None,
     forced: bool,
     is_new: bool,
-    noted: dict[str, bool] | None,
+    noted: str | None,
     take: Callable[..., StepBooks],
     tmp_path: Path,
 ) -> None:
@@ -262,14 +262,33 @@ def test_a_step_that_is_begun_anew_is_told(
     if not is_new:
         write_atomic(f"{folder}/.executor_info", b'{"run": {"id": "another"}}')
         write_atomic(f"{folder}/.artifact.json", b"{}")
-    take(None, forced=forced, status=status)
     note = folder / ".executor_again"
-    found = json.loads(note.read_text()) if note.exists() else None
-    assert (found and {"was_done": found["was_done"]}) == noted
-    if found:
-        write_atomic(status_path(str(folder)), b"SUCCESS")
-        take(None, forced=True)
-        assert json.loads(note.read_text())["id"] != found["id"]
+
+    def taken(*, forced: bool, status: Status | None) -> Any:
+        take(None, forced=forced, status=status)
+        return json.loads(note.read_text()) if note.exists() else None
+
+    found = taken(forced=forced, status=status)
+    assert (found is not None) == (noted is not None)
+    if found is None:
+        return
+    assert found["after_done"] == (found["id"] if noted == "done" else None)
+    once_more = taken(forced=True, status=Status.SUCCESS)
+    assert found["id"] != once_more["id"] == once_more["after_done"]
+    killed = taken(forced=True, status=Status.RUNNING)
+    assert killed["id"] != once_more["id"] == killed["after_done"], "it may have been killed before it knew"
+    note.write_text("damaged")
+    assert taken(forced=True, status=Status.RUNNING)["after_done"] is None
+
+
+def test_a_step_whose_status_was_lost_half_way_is_not_taken_for_done(
+    take: Callable[..., StepBooks], tmp_path: Path
+) -> None:
+    """A power cut can leave an empty one, and our message says to delete it."""
+    folder = plan_of(tmp_path, step("many")).steps[0].output_path
+    write_atomic(f"{folder}/.executor_info", b'{"run": {"id": "another"}}')
+    take(None)
+    assert json.loads(Path(folder, ".executor_again").read_text())["after_done"] is None
 
 
 @pytest.mark.parametrize(

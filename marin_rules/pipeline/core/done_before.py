@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from marin_rules import this_process
-from marin_rules.pipeline.core.files import join, read_json, remove_file, remove_folder, sizes_below, write_json
+from marin_rules.pipeline.core.files import join, read_json, remove_file, remove_folder, write_json
 
 _AGAIN = ".executor_again"
 _FORGOTTEN = ".done_before"
@@ -21,18 +21,19 @@ def forget_if_done_before(
 ) -> None:
     """Remove the files and folders by which this task would know that its work is done, if the step begins anew.
 
-    With `only_if_finished`, a step that was forced half-way keeps what it has.
+    With `only_if_finished`, a step that was forced half-way keeps what it has since it was last begun anew after it was
+    done.
     """
     again = read_json(join(output_path, _AGAIN))
-    if not isinstance(again, dict) or (only_if_finished and not again.get("was_done")):
+    id = again.get("after_done" if only_if_finished else "id") if isinstance(again, dict) else None
+    if id is None:
         return
     process = this_process()
     note = join(output_path, _FORGOTTEN, f"{process.task}-of-{process.tasks}.json")
-    if read_json(note) == again.get("id"):
+    if read_json(note) == id:
         return
     for path in remembered:
         remove_file(path)
     for folder in folders:
-        if sizes_below(folder):
-            remove_folder(folder)
-    write_json(note, again.get("id"))
+        remove_folder(folder)
+    write_json(note, id)

@@ -8,11 +8,13 @@ error closes them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import json
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
@@ -33,12 +35,49 @@ def join(folder: str, *names: str) -> str:
 
 
 def open_to_read(path: str) -> IO[bytes]:
+    """Something else than a file is refused by name: a named pipe would keep whoever opens it waiting for ever."""
     if not is_url(path):
-        return open(path, "rb")
+        return open(path, "rb", opener=_open_regular)
     import fsspec
 
     file: IO[bytes] = fsspec.core.url_to_fs(path)[0].open(path, "rb")
     return file
+
+
+def open_to_append(path: str) -> IO[bytes]:
+    """A local file. Through a link the text would end up in another file, of whoever runs the step."""
+    return open(path, "ab", opener=lambda path, flags: _open_regular(path, flags | os.O_NOFOLLOW))
+
+
+def _open_regular(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        # A symbolic link, and a pipe without a reader or a socket.
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise DataError(f"{path} is {_kind(os.lstat(path))}: remove it, and run the step again") from error
+        raise
+    facts = os.fstat(descriptor)
+    if stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode):  # Python refuses a folder by name.
+        return descriptor
+    os.close(descriptor)
+    raise DataError(f"{path} is {_kind(facts)}: remove it, and run the step again")
+
+
+def _kind(facts: os.stat_result) -> str:
+    kinds = {stat.S_IFIFO: "a named pipe", stat.S_IFLNK: "a symbolic link"}
+    return kinds.get(stat.S_IFMT(facts.st_mode), "a socket or a device") + ", not a file"
+
+
+def folders_in(folder: str, *, links: bool = True) -> list[str]:
+    """The names of the folders right below a folder, and of links to folders."""
+    if is_url(folder):
+        return sorted({name.split("/")[0] for name in sizes_below(folder) if "/" in name})
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=links))
+    except FileNotFoundError:
+        return []
 
 
 def sizes_below(folder: str) -> dict[str, int]:
@@ -75,14 +114,20 @@ def is_unicode(text: str) -> bool:
 
 
 def remove_folder(folder: str) -> None:
-    """With all that is in it."""
+    """With all that is in it, if it is there. Of a link to a folder only the link: what is elsewhere may be somebody
+    else's.
+    """
     if not is_url(folder):
-        shutil.rmtree(folder)
+        if os.path.islink(folder):
+            os.unlink(folder)
+        elif os.path.lexists(folder):
+            shutil.rmtree(folder)
         return
     import fsspec
 
     filesystem, root = fsspec.core.url_to_fs(folder)
-    filesystem.rm(root, recursive=True)
+    if sizes_below(folder):
+        filesystem.rm(root, recursive=True)
 
 
 def remove_file(path: str) -> None:

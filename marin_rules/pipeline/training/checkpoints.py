@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from marin_rules.pipeline.core.files import (
+    folders_in,
     is_url,
     join,
     open_to_read,
@@ -22,10 +23,11 @@ from marin_rules.pipeline.core.files import (
     sizes_below,
     write_json,
 )
+from marin_rules.pipeline.training.errors import TrainingError
 
 LISTING = "files.json"
 METADATA = "metadata.json"
-_NAME = re.compile(r"step-(\d+)")
+_NAME = re.compile(r"step-(0|[1-9][0-9]*)")
 _BLOCK = 1 << 20
 
 
@@ -71,17 +73,26 @@ def damage_of(folder: str) -> str | None:
 
 
 def find_checkpoints(folder: str) -> list[Checkpoint]:
-    """All of them, the newest first; whole or not."""
-    found = {match.group(0) for name in sizes_below(folder) if (match := _NAME.match(name.split("/")[0]))}
-    checkpoints = [Checkpoint(join(folder, name), int(name.removeprefix("step-"))) for name in found]
-    return sorted(checkpoints, key=lambda checkpoint: -checkpoint.step)
+    """All of them, the newest first; whole or not. Folders of other names, `step-40.bak`, are somebody's own."""
+    steps = [int(match[1]) for name in folders_in(folder) if (match := _NAME.fullmatch(name))]
+    return [Checkpoint(join(folder, f"step-{step}"), step) for step in sorted(steps, reverse=True)]
 
 
-def choose_checkpoint(folder: str, say: Callable[[str], None] = print) -> Checkpoint | None:
-    """The newest whole checkpoint. Those that are not are reported and removed, so that nobody resumes from them."""
+def choose_checkpoint(
+    folder: str, say: Callable[[str], None] = print, *, steps: int | None = None
+) -> Checkpoint | None:
+    """The newest whole checkpoint. Those that are not are reported and removed, so that nobody resumes from them.
+
+    One that this training of so many steps cannot have written is refused: it may be worth something to somebody.
+    """
     for checkpoint in find_checkpoints(folder):
         fault = fault_of(checkpoint)
         if fault is None:
+            if steps is not None and checkpoint.step >= steps:
+                raise TrainingError(
+                    f"the checkpoint {checkpoint.path} is of another training, for this one has {steps} steps: move it"
+                    " away, and run the step again"
+                )
             return checkpoint
         say(f"checkpoint {checkpoint.path} cannot be used: {fault}. It is removed, and the one before it is tried.")
         remove_folder(checkpoint.path)

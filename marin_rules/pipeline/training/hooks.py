@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from marin_rules.pipeline.core.files import is_url, join
-from marin_rules.pipeline.training.checkpoints import seal
+from marin_rules.pipeline.training.checkpoints import find_checkpoints, seal
 from marin_rules.pipeline.training.config import Hyperparameters, Running, WandbConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.interruption import StopSignal
@@ -168,19 +168,28 @@ def watched_checkpointer(
             step = int(step)
             if step == resumed_from:  # That one is there, and has been looked through.
                 return
+            stops = False
             if not force:
                 stop.listen()
                 if is_better_saved_later(step, given):
                     return
-                if stop.is_set:
+                if stops := any_process(stop.is_set):
                     self.request_checkpoint(CheckpointRetention.TEMPORARY)
             super().on_step(tree=tree, step=step, force=force)
             if force:
                 stop.ignore()
-            if stop.is_set and self._last_save_step == step:
+                stops = any_process(stop.is_set)
+            if stops and self._last_save_step == step:
                 self.wait_until_finished()
                 recorder.say(f"step {step + 1}/{recorder.work.steps}: stopped by a signal")
+                any_process(True)  # Whoever still waits for the first process would be aborted when that ends.
                 stop.end_process()
+
+        def _discover_temporary_checkpoints(self) -> list[Any]:
+            """Which ones Levanter will remove: not those that somebody keeps beside ours under another name."""
+            own = {f"step-{checkpoint.step}" for checkpoint in find_checkpoints(self.base_path)}
+            found = super()._discover_temporary_checkpoints()
+            return [one for one in found if one.path.rstrip("/").rpartition("/")[2] in own]
 
         def save_checkpoint(
             self, tree: Any, step: int, destination: str, commit_callback: Any = None, **options: Any
@@ -209,6 +218,17 @@ def watched_checkpointer(
             )
 
     return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places))
+
+
+def any_process(is_so: bool) -> bool:
+    """Whether it is so for one of those that train together. All of them have to ask, after the same step."""
+    import jax
+    import numpy
+    from jax.experimental import multihost_utils
+
+    if jax.process_count() == 1:
+        return is_so
+    return bool(numpy.any(multihost_utils.process_allgather(numpy.array(is_so))))
 
 
 def steady_now() -> datetime:

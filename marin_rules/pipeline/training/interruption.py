@@ -2,7 +2,8 @@
 
 Ctrl-C, a time limit, a preemption and `marin-rules jobs stop` all reach the step as SIGTERM, and leave it some seconds.
 Only in between two steps is there a state that can be saved, and only while there are steps to come is there a need:
-before the first step of a process and after the last one a signal ends it at once, as if this were not here.
+before the first step of a process and after the last one a signal ends it at once, as if this were not here. Of several
+processes that train together, one alone may get the signal, as when its machine is taken away: then all of them stop.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from marin_rules.pipeline.core.files import into_place, is_url, open_to_read
+from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.files import into_place, is_url, open_to_append, open_to_read
 from marin_rules.pipeline.training.errors import NonFiniteLoss
 from marin_rules.pipeline.training.throughput import Work, progress_line
 
@@ -157,9 +158,9 @@ class Recorder:
             self._write_all()
             return
         try:
-            with open(self.path, "ab") as file:  # A checkpoint must not outlive them when the machine goes down.
+            with open_to_append(self.path) as file:  # A checkpoint must not outlive them when the machine goes down.
                 os.fsync(file.fileno())
-        except OSError as error:
+        except (OSError, DataError) as error:
             self.fault = self.fault or error
 
     def _draw_now_and_then(self) -> None:
@@ -184,12 +185,12 @@ class Recorder:
         self.lines.append(line)
         try:
             if self._grows:
-                with open(self.path, "ab") as file:
+                with open_to_append(self.path) as file:
                     file.write(json.dumps(line).encode() + b"\n")
             elif (now := self._timer()) - self._uploaded >= _UPLOAD_SECONDS:
                 self._uploaded = now
                 self._write_all()
-        except OSError as error:
+        except (OSError, DataError) as error:
             self.fault = self.fault or error
 
     def _write_all(self) -> None:

@@ -70,7 +70,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     found = []
     for name in before.keys() & now.keys():
         one, other = before[name], now[name]
-        if name in ("hyperparameters", "model"):
+        if name in ("hyperparameters", "model") and isinstance(one, dict):
             found += [field for field in one.keys() & other.keys() if one[field] != other[field]]
         elif one != other:
             found.append(name.replace("_", " "))

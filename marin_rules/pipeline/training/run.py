@@ -93,7 +93,7 @@ def run(
     is_first = this_process().rank == 0
     with tempfile.TemporaryDirectory(prefix="train-") as scratch:
         places = Places(output, tokenizer, scratch)
-        checkpoint = _agreed_checkpoint(places.checkpoints, is_first)
+        checkpoint = _agreed_checkpoint(places.checkpoints, is_first, given.num_train_steps)
         resumed_from = None if checkpoint is None else checkpoint.step
         stop = StopSignal()
         recorder = Recorder(
@@ -128,13 +128,13 @@ def run(
     return recorder, devices
 
 
-def _agreed_checkpoint(folder: str, is_first: bool) -> Checkpoint | None:
+def _agreed_checkpoint(folder: str, is_first: bool, steps: int) -> Checkpoint | None:
     """The first process looks, and tells the others: they might see a folder that it is about to remove."""
     import jax
     import numpy
     from jax.experimental import multihost_utils
 
-    found = choose_checkpoint(folder, _say) if is_first else None
+    found = choose_checkpoint(folder, _say, steps=steps) if is_first else None
     step = -1 if found is None else found.step
     if jax.process_count() > 1:
         step = int(multihost_utils.broadcast_one_to_all(numpy.int32(step)))

@@ -320,13 +320,13 @@ def test_a_finished_step_is_done_again_once_by_each_task(corpus: Any, as_task: A
     assert run() == sorted(SHARDS)
     before = corpus.bytes_of("out")
     assert run() == [], "an attempt that was killed at its very end"
-    again.write_text('{"id": "first", "was_done": true}')
+    again.write_text('{"id": "first", "after_done": "first"}')
     killed_at.append("more/data.jsonl")
     assert run() == sorted(SHARDS)
     killed_at.clear()
     assert run() == ["more/data.jsonl"], "an attempt after a kill goes on"
     assert {name: data for name, data in corpus.bytes_of("out").items() if not name.startswith(".")} == before
-    again.write_text('{"id": "second", "was_done": false}')
+    again.write_text('{"id": "second", "after_done": "first"}')
     assert run() == sorted(SHARDS), "the step is begun anew once more"
 
 
