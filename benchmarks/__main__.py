@@ -74,7 +74,7 @@ BENCHMARKS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks", description="Measure the project against its bars.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the sizes: does it work?")
-    parser.add_argument("--only", choices=BENCHMARKS, help="run one benchmark")
+    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="run this benchmark; may be given again")
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     options = parser.parse_args()
     if options.write and (options.quick or options.only):
@@ -85,7 +85,7 @@ def main() -> int:
     rows: list[Row] = []
     failed = False
     with tempfile.TemporaryDirectory(prefix="marin-rules-benchmarks-") as folder:
-        for name in [options.only] if options.only else BENCHMARKS:
+        for name in options.only or BENCHMARKS:
             _tell(f"{time.strftime('%H:%M:%S')} {name} ...")
             own = Path(folder) / name
             own.mkdir()
