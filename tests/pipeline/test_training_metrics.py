@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.training.errors import NonFiniteLoss
@@ -178,6 +180,62 @@ def test_a_file_that_cannot_be_written_stops_the_run(tmp_path: Path, clock: Cloc
     made.trained(0, 2.5, None)
     with pytest.raises(OSError, match=r"metrics\.jsonl"):
         made.stop_at_fault()
+
+
+class Bucket:
+    """Somewhere that counts what is written, takes its time, and can be out of reach."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+        self.url = f"memory://{uuid.uuid4().hex}/metrics.jsonl"
+        self.uploads, self.seconds, self.is_cut_off = 0, 0.0, False
+        put = MemoryFileSystem.put_file
+
+        def put_file(filesystem: MemoryFileSystem, local: str, remote: str, **options: Any) -> None:
+            if self.is_cut_off:
+                raise TimeoutError("the network is away")
+            self.uploads += 1
+            clock.now += self.seconds
+            put(filesystem, local, remote, **options)
+
+        monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
+
+    def recorder(self, clock: Clock, say: Callable[[str], None]) -> Recorder:
+        work = Work(steps=10, sequences_per_step=4, sequence_length=16)
+        return Recorder(self.url, work, resumed_from=None, clock=clock, timer=clock, say=say)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Bucket:
+    return Bucket(monkeypatch, clock)
+
+
+def test_uploads_take_no_more_than_a_hundredth_of_the_time(bucket: Bucket, clock: Clock) -> None:
+    made = bucket.recorder(clock, lambda text: None)
+    made.trained(0, 2.5, None)
+    bucket.uploads, bucket.seconds = 0, 3.0
+    for step in range(1, 1001):
+        clock.now += 1.0
+        made.trained(step, 2.5, None)
+    # The first after 60 s, and from then on one in 300 s.
+    assert bucket.uploads == 4
+
+
+def test_an_upload_that_fails_is_made_up_for(bucket: Bucket, clock: Clock) -> None:
+    said: list[str] = []
+    made = bucket.recorder(clock, said.append)
+    bucket.is_cut_off = True
+    made.trained(0, 2.5, None)
+    made.stop_at_fault()
+    assert [line for line in said if "could not" in line] == [
+        f"{bucket.url} could not be brought up to date, and will be later: the network is away"
+    ]
+    assert read_metrics(bucket.url) == []
+    with pytest.raises(TimeoutError):  # What a checkpoint rests on is another matter.
+        made.flush()
+    bucket.is_cut_off = False
+    clock.now = 100.0
+    made.trained(1, 2.4, None)
+    assert [line["step"] for line in read_metrics(bucket.url)] == [0, 1]
 
 
 def test_a_set_may_have_any_name(tmp_path: Path) -> None:

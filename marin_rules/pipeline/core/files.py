@@ -72,12 +72,23 @@ def _kind(facts: os.stat_result) -> str:
 def folders_in(folder: str, *, links: bool = True) -> list[str]:
     """The names of the folders right below a folder, and of links to folders."""
     if is_url(folder):
-        return sorted({name.split("/")[0] for name in sizes_below(folder) if "/" in name})
+        import fsspec
+
+        filesystem, root = fsspec.core.url_to_fs(folder)
+        try:  # Of a bucket this lists one level: below it may be a million parts of checkpoints.
+            entries = filesystem.ls(root, detail=True, refresh=True)
+        except FileNotFoundError:
+            return []
+        return sorted(_last_word(entry["name"]) for entry in entries if entry["type"] == "directory")
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=links))
     except FileNotFoundError:
         return []
+
+
+def _last_word(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def sizes_below(folder: str) -> dict[str, int]:

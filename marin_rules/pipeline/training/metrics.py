@@ -2,7 +2,8 @@
 
 A line of a step is written before a checkpoint of that step can be, so that whatever a run resumes from, the lines up
 to there exist. A resumed run cuts the file back to its checkpoint and goes on behind it. A local file grows line by
-line; of a URL, which cannot grow, the whole file is written again now and then, and before each checkpoint.
+line; of a URL, which cannot grow, the whole file is written again now and then, and before each checkpoint. If that
+fails in between, the next time makes up for it; before a checkpoint it must not fail.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from marin_rules.pipeline.training.errors import NonFiniteLoss
 from marin_rules.pipeline.training.throughput import Work, progress_line
 
 _UPLOAD_SECONDS = 60.0
+_UPLOAD_SHARE = 0.01  # Of the time, at most: after weeks of training the file is large.
 _WINDOW = 50  # Steps that the printed speed is the mean of.
 _DRAW_SECONDS = 30.0  # Drawing takes a part of a second.
 
@@ -93,7 +95,7 @@ class Recorder:
         if missing := len(self.steps_without_line()):
             self.say(f"{path} has no line of {missing} of the {last + 1} steps before: their losses are lost")
         self._write_all()
-        self._uploaded = self._said = self._drawn = -math.inf
+        self._next_upload = self._said = self._drawn = -math.inf
         self._step_began: float | None = None
         self._recent: deque[float] = deque(maxlen=_WINDOW)
 
@@ -183,15 +185,24 @@ class Recorder:
 
     def _add(self, line: Line) -> None:
         self.lines.append(line)
+        if not self._grows:
+            self._upload_now_and_then()
+            return
         try:
-            if self._grows:
-                with open_to_append(self.path) as file:
-                    file.write(json.dumps(line).encode() + b"\n")
-            elif (now := self._timer()) - self._uploaded >= _UPLOAD_SECONDS:
-                self._uploaded = now
-                self._write_all()
+            with open_to_append(self.path) as file:
+                file.write(json.dumps(line).encode() + b"\n")
         except (OSError, DataError) as error:
             self.fault = self.fault or error
+
+    def _upload_now_and_then(self) -> None:
+        if (began := self._timer()) < self._next_upload:
+            return
+        try:
+            self._write_all()
+        except Exception as error:  # Each store has its own.
+            self.say(f"{self.path} could not be brought up to date, and will be later: {error}")
+        ended = self._timer()
+        self._next_upload = ended + max(_UPLOAD_SECONDS, (ended - began) / _UPLOAD_SHARE)
 
     def _write_all(self) -> None:
         with into_place(self.path) as file:
