@@ -24,6 +24,16 @@ type Fault = Callable[[Record], str | None]
 ROLES = frozenset({"system", "user", "assistant", "tool"})
 
 
+_OPTIONAL = (("source", str, "text"), ("metadata", dict, "an object"))
+
+
+def drop_nulls(record: Record) -> None:
+    """An optional field that is null says as much as none, as where a table has a column for what few records have."""
+    for field, _, _ in _OPTIONAL:
+        if field in record and record[field] is None:
+            del record[field]
+
+
 def document_fault(record: Record) -> str | None:
     if type(record.get("text")) is str and type(record.get("id")) is str and record["id"]:
         return _fault_of_optional(record)
@@ -64,7 +74,7 @@ def _fault_of_id(record: Record) -> str | None:
 
 
 def _fault_of_optional(record: Record) -> str | None:
-    for field, kind, name in (("source", str, "text"), ("metadata", dict, "an object")):
+    for field, kind, name in _OPTIONAL:
         if field in record and not isinstance(record[field], kind):
             return f"{field} is not {name}"
     return None

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple, Protocol
 from marin_rules.pipeline.core.account import Account
 from marin_rules.pipeline.core.errors import DamagedShard, DataError
 from marin_rules.pipeline.core.files import open_to_read
-from marin_rules.pipeline.core.records import Fault, Record, document_fault
+from marin_rules.pipeline.core.records import Fault, Record, document_fault, drop_nulls
 
 FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
@@ -72,6 +72,7 @@ def read_rows(
     seen: set[str] = set()
     for row in rows:
         record = row.record
+        drop_nulls(record)
         if reason := fault(record):
             account.reject(row.number, reason, id=_id_of(record), content=str(record))
             continue

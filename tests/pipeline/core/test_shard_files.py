@@ -100,6 +100,8 @@ def test_we_can_read_the_files_of_others(tmp_path: Path) -> None:
     table = {"id": ["a", "b"], "text": ["c", "d"], "score": [0.5, float("nan")]}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "nan.parquet")
     assert read(tmp_path / "nan.parquet") == ([{"id": "a", "text": "c", "score": 0.5}, {"id": "b", "text": "d"}], [])
+    (tmp_path / "null.jsonl").write_text('{"id": "a", "text": "c", "source": null, "metadata": null, "score": null}')
+    assert read(tmp_path / "null.jsonl") == ([{"id": "a", "text": "c", "score": None}], [])
 
 
 @pytest.mark.parametrize(
