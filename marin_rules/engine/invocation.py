@@ -84,8 +84,11 @@ class Invocation:
     @property
     def cluster(self) -> str | None:
         """The cluster that jobs go to, or would in a dry run of our own executor; None if there is none."""
-        foreign = _FOREIGN_EXECUTORS.get(type(self._workflow.executor_settings).__module__)
-        return plan_in_process.chosen_cluster or foreign
+        return plan_in_process.chosen_cluster or self._foreign_cluster
+
+    @property
+    def _foreign_cluster(self) -> str | None:
+        return _FOREIGN_EXECUTORS.get(type(self._workflow.executor_settings).__module__)
 
     @property
     def runs_here(self) -> bool:
@@ -126,6 +129,21 @@ class Invocation:
             jobs = self._workflow.dag.needrun_jobs(exclude_finished=False)
             self._resources = {job.wildcards.step: job.resources for job in jobs if hasattr(job.wildcards, "step")}
         return self._resources.get(step, {})
+
+    @property
+    def has_foreign_executor(self) -> bool:
+        """Jobs are sent by an executor of others, which may know other resources than ours does."""
+        return self._foreign_cluster is not None
+
+    @property
+    def resources_named(self) -> dict[str, frozenset[str]]:
+        """The resources of jobs that profiles and the command line set: flag -> names."""
+        settings = self._workflow.resource_settings
+        of_rules = [name for given in settings.overwrite_resources.values() for name in given]
+        return {
+            "--set-resources": frozenset(map(str, of_rules)),
+            "--default-resources": frozenset(map(str, settings.default_resources or ())),
+        }
 
     def stays_here(self, rule: str) -> bool:
         """Whether the jobs of a rule run beside the driver, wherever others are sent."""

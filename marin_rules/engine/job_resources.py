@@ -9,17 +9,19 @@ cluster would take them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+import difflib
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 from marin_rules.clusters.estimates import Estimate
-from marin_rules.clusters.open import open_cluster, resource_names
+from marin_rules.clusters.open import CLUSTER_NAMES, open_cluster, resource_names
 from marin_rules.clusters.protocol import ArrayTasks, Cluster, ClusterError, JobRequest, JobTag, Site
 from marin_rules.clusters.this_machine import gpus, memory_mb
 from marin_rules.driver.destination import destination_here, with_environment
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.plan_in_process import PlanInProcess
+from marin_rules.errors import SettingsError
 from marin_rules.machines import MachineRequest
 from marin_rules.plans.frozen import FrozenStep
 
@@ -55,6 +57,8 @@ class JobResources:
         """Refuse steps that the cluster cannot run, and set the limits of this machine."""
         site = self.site
         if site is not None:
+            if not self._invocation.has_foreign_executor:
+                _refuse_unknown(self._invocation.resources_named)
             for step in steps:
                 if step.machines is not None:
                     self._there(step, 1)
@@ -192,6 +196,18 @@ _HERE: Mapping[str, Callable[[MachineRequest], int]] = {
     "gpu": lambda request: request.gpus,
 }
 """What a step asks of this machine, or each of its tasks."""
+
+
+def _refuse_unknown(named: Mapping[str, Iterable[str]]) -> None:
+    """A word of a cluster's that none of ours knows changes nothing, and the job would not be what was asked for. Any
+    other may be a resource of the user's own."""
+    known = sorted(resource_names())
+    of_clusters = tuple(f"{name}_" for name in CLUSTER_NAMES)
+    for flag, names in named.items():
+        for name in sorted(names):
+            if name.startswith(of_clusters) and name not in known:
+                (near,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
+                raise SettingsError(f"{flag}: no cluster knows the resource {name}: did you mean {near}?")
 
 
 def tasks_at_once(tasks: int, request: MachineRequest | None, cores: int, memory: int, gpu_count: int) -> int:

@@ -99,3 +99,33 @@ def test_the_worker_in_a_job_writes_the_price_of_the_job_down(lab: Lab) -> None:
     assert lab.python(*worker, env=variables).code == 0
     run = lab.info_of("train")["run"]
     assert recorded_cost(run) == Cost(pytest.approx(run["seconds"]), "2026-01-01")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set-resources", "work:gcp_zone=us-east1-b"], "gcp_zone: did you mean gcp_zones?"),
+        (["--default-resources", "slurm_acount=5"], "slurm_acount: did you mean slurm_account?"),
+    ],
+)
+def test_a_resource_that_no_cluster_knows_is_refused(
+    lab: Lab, gcs: GcsEmulator, arguments: list[str], words: str
+) -> None:
+    """It would be ignored, and the machine another one than was asked for."""
+    gcs.create_bucket("bucket")
+    clusters = lab.folder / "config" / "clusters"
+    clusters.mkdir(parents=True)
+    (clusters / "lab.yaml").write_text(CLUSTER)
+    result = lab.snakemake(
+        "-n",
+        "--profile",
+        lab.repository / "profiles" / "gcp",
+        *arguments,
+        experiment=lab.experiment(EXPERIMENT),
+        prefix="gs://bucket/out",  # type: ignore[arg-type]
+        config={"cluster": "lab"},
+        env=gcs.environment,
+    )
+    assert result.code != 0
+    (error,) = (line for line in result.output.splitlines() if line.startswith("error: "))
+    assert error == f"error: {arguments[0]}: no cluster knows the resource {words}"
