@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import marin_rules
+from marin_rules import THIS_OUTPUT_PATH, OutputName
+
+REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def answer_of(code: str) -> object:
@@ -72,3 +76,108 @@ def test_type_checkers_see_what_python_imports() -> None:
     }
     assert seen == marin_rules._EXPORTS
     assert sorted(["remote", *(name for names in seen.values() for name in names)]) == sorted(marin_rules.__all__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "executor_main",
+        "ExecutorMainConfig",
+        "Executor",
+        "ExecutorStep",
+        "InputName",
+        "output_path_of",
+        "OutputName",
+        "this_output_path",
+        "THIS_OUTPUT_PATH",
+        "VersionedValue",
+        "versioned",
+        "ensure_versioned",
+        "unwrap_versioned_value",
+        "get_executor_step",
+        "MirroredValue",
+        "mirrored",
+        "walk_config",
+        "upstream_steps",
+        "resolve_local_placeholders",
+        "instantiate_config",
+        "collect_dependencies_and_version",
+        "compute_output_path",
+        "materialize",
+        "remote",
+        "RemoteCallable",
+        "ResourceConfig",
+        "CpuConfig",
+        "GpuConfig",
+        "TpuConfig",
+    ],
+)
+def test_the_public_names(name: str) -> None:
+    assert hasattr(marin_rules, name)
+    assert name in marin_rules.__all__
+
+
+def test_every_public_name_is_there_once() -> None:
+    assert len(set(marin_rules.__all__)) == len(marin_rules.__all__)
+    assert [name for name in marin_rules.__all__ if not hasattr(marin_rules, name)] == []
+
+
+# --- what type checkers say
+
+TYPED = """
+from dataclasses import dataclass
+from marin_rules import (
+    THIS_OUTPUT_PATH,
+    ExecutorStep,
+    InputName,
+    executor_main,
+    output_path_of,
+    this_output_path,
+    versioned,
+)
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    data: str | InputName
+    steps: int = 3
+    output_path: str = THIS_OUTPUT_PATH
+    logs: str = this_output_path("logs")
+
+
+def train(config: TrainConfig) -> None:
+    print(config.output_path.removesuffix("/"), config.steps + 1)
+
+
+data = ExecutorStep(name="data", fn=train, config=TrainConfig(data="raw", steps=versioned(3)))
+model = ExecutorStep(name="model", fn=train, config=TrainConfig(data=output_path_of(data) / "x"))
+path: InputName = model / "checkpoint"
+
+if __name__ == "__main__":
+    executor_main(steps=[model, path])
+"""
+
+
+@pytest.mark.processes
+def test_a_placeholder_fits_a_field_of_text_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(TYPED)
+    (tmp_path / "bad.py").write_text(TYPED.replace("output_path: str =", "output_path: int ="))
+    flags = ("--strict", "--follow-imports=silent", f"--cache-dir={tmp_path / 'cache'}", "--config-file=")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *flags, "good.py", "bad.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY), "MYPYPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    complaints = checked.stdout.splitlines()
+    assert [line for line in complaints if line.startswith("good.py")] == [], checked.stdout
+    found = [line for line in complaints if 'expression has type "OutputName", variable has type "int"' in line]
+    assert len(found) == 1, checked.stdout + checked.stderr
+    assert found[0].startswith("bad.py:")
+
+
+def test_a_placeholder_is_no_text_when_it_runs() -> None:
+    assert isinstance(THIS_OUTPUT_PATH, OutputName)
+    assert type(THIS_OUTPUT_PATH).__mro__[1:] == (object,)

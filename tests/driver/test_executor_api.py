@@ -1,4 +1,4 @@
-"""The names that experiments import, what an `Executor` tells about their steps, and how experiment files are read."""
+"""What an `Executor` tells about steps, and what `executor_main` does with them in a script."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-import marin_rules
 from marin_rules import (
     THIS_OUTPUT_PATH,
     Executor,
     ExecutorMainConfig,
     ExecutorStep,
-    ExperimentError,
     InputName,
-    OutputName,
     PlanError,
     SettingsError,
-    StepSpec,
     compute_output_path,
     executor_main,
     materialize,
@@ -37,7 +33,6 @@ from marin_rules import (
     versioned,
 )
 from marin_rules.driver.main import asks_for_dry_run
-from marin_rules.plans.experiment_file import current_experiment_file, load_experiment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -65,53 +60,6 @@ def python(*arguments: str, cwd: Path, **variables: str) -> subprocess.Completed
         text=True,
         timeout=60,
     )
-
-
-# --- names
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "executor_main",
-        "ExecutorMainConfig",
-        "Executor",
-        "ExecutorStep",
-        "InputName",
-        "output_path_of",
-        "OutputName",
-        "this_output_path",
-        "THIS_OUTPUT_PATH",
-        "VersionedValue",
-        "versioned",
-        "ensure_versioned",
-        "unwrap_versioned_value",
-        "get_executor_step",
-        "MirroredValue",
-        "mirrored",
-        "walk_config",
-        "upstream_steps",
-        "resolve_local_placeholders",
-        "instantiate_config",
-        "collect_dependencies_and_version",
-        "compute_output_path",
-        "materialize",
-        "remote",
-        "RemoteCallable",
-        "ResourceConfig",
-        "CpuConfig",
-        "GpuConfig",
-        "TpuConfig",
-    ],
-)
-def test_the_public_names(name: str) -> None:
-    assert hasattr(marin_rules, name)
-    assert name in marin_rules.__all__
-
-
-def test_every_public_name_is_there_once() -> None:
-    assert len(set(marin_rules.__all__)) == len(marin_rules.__all__)
-    assert [name for name in marin_rules.__all__ if not hasattr(marin_rules, name)] == []
 
 
 # --- the executor
@@ -363,47 +311,12 @@ def test_no_steps_are_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixtur
     executor_main(ExecutorMainConfig(prefix=str(tmp_path)))
     assert "nothing to do: no steps were given" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    path = experiment(tmp_path, "from marin_rules import *\nexecutor_main([])\n")
-    assert load_experiment(path).steps == []
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "executor_main(steps=[a], description='Why?')",
-        "executor_main([a], 'Why?')",
-        "executor_main([a], description='Why?')",
-        "executor_main(ExecutorMainConfig(), [a], 'Why?')",
-        "executor_main(config=ExecutorMainConfig(), steps=[a], description='Why?')",
-    ],
-)
-def test_steps_may_come_first(call: str, tmp_path: Path) -> None:
-    path = experiment(tmp_path, f"from marin_rules import *\na = ExecutorStep('a', print, None)\n{call}\n")
-    found = load_experiment(path)
-    assert [getattr(step, "name", "") for step in found.steps] == ["a"]
-    assert found.description == "Why?"
 
 
 def test_steps_are_given_once() -> None:
     one = step("a")
     with pytest.raises(SettingsError, match="takes the steps as one list"):
         executor_main([one], [one])  # type: ignore[call-overload]
-
-
-def test_a_step_runner_hands_its_steps_over(tmp_path: Path) -> None:
-    path = experiment(
-        tmp_path,
-        "from marin_rules import *\n"
-        "StepRunner().run(iter([StepSpec('a', fn=print)]), force_run_failed=False)\n"
-        "print('goes on')\n",
-    )
-    found = load_experiment(path, prefix="/there")
-    (handed,) = found.steps
-    assert isinstance(handed, ExecutorStep)
-    assert handed.override_output_path == f"/there/{StepSpec('a').name_with_hash}"
-    assert found.defaults["force_run_failed"] is False
-    assert found.line_after == 3
-    assert os.environ.get("MARIN_PREFIX") != "/there"
 
 
 @pytest.mark.parametrize(
@@ -464,192 +377,6 @@ def test_a_script_ends_with_one_line_for_what_a_person_can_mend(tmp_path: Path) 
     assert ended.stderr.startswith("error: step '../x': ")
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()
-
-
-# --- experiment files
-
-
-def experiment(folder: Path, text: str, name: str = "experiment.py") -> str:
-    path = folder / name
-    path.write_text(text)
-    return str(path)
-
-
-@pytest.fixture(autouse=True)
-def _own_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-
-def test_an_experiment_file_hands_over_its_steps(tmp_path: Path) -> None:
-    path = experiment(
-        tmp_path,
-        "import sys\n"
-        "from marin_rules import *\n"
-        'assert __name__ == "__main__" and sys.argv == [__file__] and sys.modules["__main__"].__file__ == __file__\n'
-        'a = ExecutorStep("a", print, None)\n'
-        'if __name__ == "__main__":\n'
-        '    executor_main(steps=[a], description="First.")\n'
-        '    executor_main(ExecutorMainConfig(run_only=["x"], prefix="/q"), steps=[a / "x"])\n',
-    )
-    main, arguments = sys.modules["__main__"], sys.argv
-    loaded = load_experiment(path)
-    assert loaded.path == path
-    first, second = loaded.steps
-    assert isinstance(first, ExecutorStep)
-    assert first.name == "a"
-    assert second == first / "x"
-    assert loaded.description == "First."
-    assert loaded.defaults["run_only"] == ["x"]
-    assert loaded.defaults["prefix"] == "/q"
-    assert sys.modules["__main__"] is main
-    assert sys.argv is arguments
-    assert current_experiment_file() is None
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_tutorial_hands_over_the_steps_that_everybody_knows() -> None:
-    loaded = load_experiment(str(REPOSITORY / "experiments" / "tutorials" / "hello_world.py"))
-    executor = Executor("/p", "/p/experiments")
-    for item in loaded.steps:
-        assert isinstance(item, ExecutorStep)
-        executor.compute_version(item, is_pseudo_dep=False)
-    assert list(executor.output_paths.values()) == [
-        "/p/hello_world/data-d50b06",
-        "/p/hello_world/stats-b5daf3",
-    ]
-
-
-def test_a_file_that_ends_itself_well_is_fine(tmp_path: Path) -> None:
-    path = experiment(
-        tmp_path,
-        'import sys\nfrom marin_rules import *\nexecutor_main(steps=[ExecutorStep("a", print, 1)])\nsys.exit(0)\n',
-    )
-    assert len(load_experiment(path).steps) == 1
-
-
-@pytest.mark.parametrize(
-    ("asked", "hint"),
-    [
-        ("helo_world.py", r"Did you mean .*/hello_world\.py\?"),
-        ("zzz", r"Files there: hello_world\.py, other\.py\."),
-        ("nowhere/x.py", r"the folder .*/nowhere does not exist"),
-    ],
-)
-def test_an_unknown_file(tmp_path: Path, asked: str, hint: str) -> None:
-    for name in ("hello_world.py", "other.py", "notes.txt"):
-        experiment(tmp_path, "", name)
-    with pytest.raises(ExperimentError, match=f"there is no experiment file .*{asked}.*{hint}"):
-        load_experiment(str(tmp_path / asked))
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match="there is no experiment file"):
-        load_experiment(str(tmp_path))
-
-
-FAILURES = [
-    pytest.param("x = 1\n\nraise KeyError('lost')\n", r"\(line 3\): KeyError: 'lost'", id="raises"),
-    pytest.param("def f():\n    return 1 / 0\n\n\nf()\n", r"\(line 2\): ZeroDivisionError", id="in a function"),
-    pytest.param("import json\n\njson.loads('{')\n", r"\(line 3\): JSONDecodeError", id="in a library"),
-    pytest.param("import nowhere_to_be_found\n", r"\(line 1\): ModuleNotFoundError", id="import"),
-    pytest.param("import fray.types\n", r"\(line 1\): .*written for Marin: add compat=true", id="Marin's import"),
-    pytest.param("x = 1\ndef f(:\n    pass\n", r"is not valid Python: line 2: ", id="syntax"),
-    pytest.param("if x:\nprint()\n", r"is not valid Python: line 2: ", id="indentation"),
-    pytest.param("", r"has no steps: it must call executor_main", id="empty"),
-    pytest.param("import sys\nsys.exit(3)\n", r"ended itself with exit code 3", id="exit"),
-    pytest.param("raise SystemExit('enough')\n", r"ended itself with exit code enough", id="exit text"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), FAILURES)
-def test_a_file_that_fails_is_told_of_with_its_line(tmp_path: Path, text: str, message: str) -> None:
-    path = experiment(tmp_path, text)
-    main, arguments = sys.modules["__main__"], sys.argv
-    with pytest.raises(ExperimentError, match=f"the experiment {path} .*{message}"):
-        load_experiment(path)
-    assert current_experiment_file() is None
-    assert sys.modules["__main__"] is main
-    assert sys.argv is arguments
-
-
-def test_the_whole_stack_is_the_cause(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError) as caught:
-        load_experiment(experiment(tmp_path, "raise KeyError('lost')\n"))
-    assert isinstance(caught.value.__cause__, KeyError)
-
-
-def test_executor_main_in_a_loaded_file_starts_nothing_even_from_a_thread(tmp_path: Path) -> None:
-    path = experiment(
-        tmp_path,
-        "import threading\nfrom marin_rules import *\n"
-        'start = lambda: executor_main(steps=[ExecutorStep("a", print, None)])\n'
-        "thread = threading.Thread(target=start)\nthread.start()\nthread.join()\n",
-    )
-    assert [getattr(item, "name", None) for item in load_experiment(path).steps] == ["a"]
-
-
-# --- types
-
-TYPED = """
-from dataclasses import dataclass
-from marin_rules import (
-    THIS_OUTPUT_PATH,
-    ExecutorStep,
-    InputName,
-    executor_main,
-    output_path_of,
-    this_output_path,
-    versioned,
-)
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    data: str | InputName
-    steps: int = 3
-    output_path: str = THIS_OUTPUT_PATH
-    logs: str = this_output_path("logs")
-
-
-def train(config: TrainConfig) -> None:
-    print(config.output_path.removesuffix("/"), config.steps + 1)
-
-
-data = ExecutorStep(name="data", fn=train, config=TrainConfig(data="raw", steps=versioned(3)))
-model = ExecutorStep(name="model", fn=train, config=TrainConfig(data=output_path_of(data) / "x"))
-path: InputName = model / "checkpoint"
-
-if __name__ == "__main__":
-    executor_main(steps=[model, path])
-"""
-
-
-@pytest.mark.processes
-def test_a_placeholder_fits_a_field_of_text_and_no_other(tmp_path: Path) -> None:
-    good = experiment(tmp_path, TYPED, "good.py")
-    bad = experiment(tmp_path, TYPED.replace("output_path: str =", "output_path: int ="), "bad.py")
-    checked = python(
-        "-m",
-        "mypy",
-        "--strict",
-        "--follow-imports=silent",
-        f"--cache-dir={tmp_path / 'cache'}",
-        "--config-file=",
-        good,
-        bad,
-        cwd=tmp_path,
-        MYPYPATH=str(REPOSITORY),
-    )
-    complaints = checked.stdout.splitlines()
-    assert [line for line in complaints if line.startswith("good.py")] == [], checked.stdout
-    found = [line for line in complaints if 'expression has type "OutputName", variable has type "int"' in line]
-    assert len(found) == 1, checked.stdout + checked.stderr
-    assert found[0].startswith("bad.py:")
-
-
-def test_a_placeholder_is_no_text_when_it_runs() -> None:
-    assert isinstance(THIS_OUTPUT_PATH, OutputName)
-    assert type(THIS_OUTPUT_PATH).__mro__[1:] == (object,)
 
 
 @pytest.mark.parametrize("flags", [["--help"], ["--prefix", "out", "--help"], ["-h", "--dry_run"]])
