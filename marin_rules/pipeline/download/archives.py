@@ -16,7 +16,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple
+from tarfile import EOFHeaderError  # type: ignore[attr-defined]
+from typing import IO, Any, NamedTuple, Self
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import into_place, join
@@ -58,6 +59,22 @@ class _Member(NamedTuple):
     kind: str = ""
 
 
+class _Entry(tarfile.TarInfo):
+    """Notes that the mark of the archive's end was read. Without one, the end of the file would do for Python."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile: _TarFile) -> Self:  # type: ignore[override]
+        try:
+            return super().fromtarfile(tarfile)
+        except EOFHeaderError:
+            tarfile.is_whole = True
+            raise
+
+
+class _TarFile(tarfile.TarFile):
+    is_whole = False
+
+
 def is_archive(name: str) -> bool:
     return name.endswith(SUFFIXES)
 
@@ -74,10 +91,13 @@ def unpack(
     folder: str,
     place_of: Callable[[str], str | None],
     limits: UnpackLimits | None = None,
+    *,
+    is_verified: bool = False,
 ) -> Unpacked:
     """Take apart the local archive at `path`, in the format of `name`, into `folder`.
 
-    `place_of` says where below the folder a member goes; None leaves it out.
+    `place_of` says where below the folder a member goes; None leaves it out. A tar archive without a mark of its end
+    may have been cut between two members: it is refused, unless it has been verified by its digest.
     """
     limits = limits or UnpackLimits()
     unpacked = Unpacked()
@@ -85,7 +105,7 @@ def unpack(
     taken = 0
     seen: set[str] = set()
     try:
-        for member in _members(path, name):
+        for member in _members(path, name, is_verified=is_verified):
             if member.reader is None:
                 unpacked.left_out[member.kind] += 1
                 continue
@@ -121,14 +141,14 @@ def unpack(
     return unpacked
 
 
-def _members(path: str, name: str) -> Iterator[_Member]:
+def _members(path: str, name: str, *, is_verified: bool) -> Iterator[_Member]:
     with open(path, "rb") as file:
         if name.endswith(".deb"):
-            yield from _debian_members(file, name)
+            yield from _debian_members(file, name, is_verified=is_verified)
         elif name.endswith(ZIP_SUFFIXES):
             yield from _zip_members(file)
         else:
-            yield from _tar_members(file, name)
+            yield from _tar_members(file, name, is_verified=is_verified)
 
 
 def _zip_members(file: IO[bytes]) -> Iterator[_Member]:
@@ -144,15 +164,15 @@ def _zip_members(file: IO[bytes]) -> Iterator[_Member]:
                 yield _Member(entry.filename, reader)
 
 
-def _tar_members(file: IO[bytes], name: str) -> Iterator[_Member]:
+def _tar_members(file: IO[bytes], name: str, *, is_verified: bool) -> Iterator[_Member]:
     with contextlib.ExitStack() as stack:
         if name.endswith(".zst"):
             import zstandard
 
             stream: Any = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            archive = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+            archive = stack.enter_context(_TarFile.open(fileobj=stream, mode="r|", tarinfo=_Entry))
         else:
-            archive = stack.enter_context(tarfile.open(fileobj=file, mode="r|*"))
+            archive = stack.enter_context(_TarFile.open(fileobj=file, mode="r|*", tarinfo=_Entry))
         for entry in archive:
             if entry.isdir():
                 continue
@@ -160,6 +180,11 @@ def _tar_members(file: IO[bytes], name: str) -> Iterator[_Member]:
                 yield _Member(entry.name, None, "links" if entry.issym() or entry.islnk() else "devices")
                 continue
             yield _Member(_plain(entry.name), archive.extractfile(entry))
+        if not archive.is_whole and not is_verified:
+            raise DataError(
+                f"{name} cannot be unpacked: it has no mark of its end, so it may have been cut. If it is whole, give"
+                " its digest"
+            )
 
 
 def _plain(name: str) -> str:
@@ -167,7 +192,7 @@ def _plain(name: str) -> str:
     return name.removeprefix("./")
 
 
-def _debian_members(file: IO[bytes], name: str) -> Iterator[_Member]:
+def _debian_members(file: IO[bytes], name: str, *, is_verified: bool) -> Iterator[_Member]:
     """A `.deb` is an ar archive, and its files are a tar archive in it."""
     if file.read(8) != b"!<arch>\n":
         raise DataError(f"{name} is no Debian package")
@@ -176,7 +201,7 @@ def _debian_members(file: IO[bytes], name: str) -> Iterator[_Member]:
         if header[58:] != b"`\n" or not length.isdigit():
             break
         if inner.startswith("data.tar"):
-            yield from _tar_members(file, inner)
+            yield from _tar_members(file, inner, is_verified=is_verified)
             return
         file.seek(int(length) + int(length) % 2, 1)
     raise DataError(f"{name} is no Debian package, or it is cut: it has no data.tar")

@@ -171,7 +171,10 @@ def _put_in_place(config: DownloadConfig, file: RemoteFile, partial: Partial) ->
         files: dict[str, Any] = {name: {"size": size, "sha256": sha256}}
         left_out: Any = {}
     else:
-        unpacked = unpack(partial.path, name, size, config.output_path, place_of, config.limits)
+        is_verified = bool(file.sha256 or file.git_sha1)
+        unpacked = unpack(
+            partial.path, name, size, config.output_path, place_of, config.limits, is_verified=is_verified
+        )
         if not unpacked.files:
             forget_partial(partial)
             raise DataError(f"no file of {name} fits: {dict(unpacked.left_out) or 'it is empty'}")

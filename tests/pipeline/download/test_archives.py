@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import hashlib
 import io
 import lzma
 import tarfile
@@ -59,13 +60,17 @@ def deb(files: dict[str, bytes]) -> bytes:
     return made
 
 
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "x.tar": bytes,
+    "x.tar.gz": gzip.compress,
+    "x.tgz": gzip.compress,
+    "x.tar.bz2": bz2.compress,
+    "x.tar.xz": lzma.compress,
+    "x.tar.zst": zstandard.compress,
+}
+
 FORMATS: dict[str, Callable[[dict[str, bytes]], bytes]] = {
-    "x.tar": tar,
-    "x.tar.gz": lambda files: gzip.compress(tar(files)),
-    "x.tgz": lambda files: gzip.compress(tar(files)),
-    "x.tar.bz2": lambda files: bz2.compress(tar(files)),
-    "x.tar.xz": lambda files: lzma.compress(tar(files)),
-    "x.tar.zst": lambda files: zstandard.compress(tar(files)),
+    **{name: lambda files, compress=compress: compress(tar(files)) for name, compress in COMPRESS.items()},
     "x.zip": zipped,
     "x.deb": deb,
 }
@@ -157,6 +162,19 @@ def test_cut_archives_are_named(name: str, server: FileServer, fetch: Any, out: 
     with pytest.raises(DataError, match=rf"{name}.*(cannot be unpacked|is no Debian package)"):
         fetch(UrlSource([server.add(f"/{name}", body[: len(body) // 2])]), archives="unpack")
     assert not (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("name", COMPRESS)
+def test_an_archive_cut_between_two_members_is_whole_only_by_its_digest(
+    name: str, server: FileServer, fetch: Any, out: Path
+) -> None:
+    cut = COMPRESS[name](tar({"a": b"a" * 512, "b": b"b"})[:1024])  # The head of a member, and what is in it.
+    url = server.add(f"/{name}", cut)
+    with pytest.raises(DataError, match=r"it has no mark of its end, so it may have been cut.* give its digest"):
+        fetch(UrlSource([url]), archives="unpack")
+    assert not (out / "manifest.json").exists()
+    fetch(UrlSource([RemoteFile(url, sha256=hashlib.sha256(cut).hexdigest())]), archives="unpack")
+    assert (out / "x" / "a").read_bytes() == b"a" * 512
 
 
 def test_two_archives_into_one_folder_are_refused(server: FileServer, fetch: Any) -> None:
