@@ -44,5 +44,10 @@ def write_slice(lab: Lab) -> Path:
 
 def results_below(prefix: Path) -> dict[str, bytes]:
     """Every file that steps have written, without what their workers and runs wrote about them."""
-    names = {str(path.relative_to(prefix)): path for path in sorted(prefix.rglob("*")) if path.is_file()}
-    return {name: path.read_bytes() for name, path in names.items() if not re.search(r"^experiments/|(^|/)\.", name)}
+    return {name: (prefix / name).read_bytes() for name in files_below(prefix)}
+
+
+def files_below(prefix: Path) -> list[str]:
+    """The names of these files."""
+    names = [str(path.relative_to(prefix)) for path in sorted(prefix.rglob("*")) if path.is_file()]
+    return [name for name in names if not re.search(r"^experiments/|(^|/)\.", name)]

@@ -57,7 +57,9 @@ class FakeWorkflow:
         default_factory=lambda: {"_nodes": SimpleNamespace(value=None), "_cores": SimpleNamespace(value=2)}
     )
     resource_settings: Any = field(
-        default_factory=lambda: SimpleNamespace(nodes=None, cores=2, overwrite_threads={}, overwrite_resources={})
+        default_factory=lambda: SimpleNamespace(
+            nodes=None, cores=2, overwrite_threads={}, overwrite_resources={}, default_resources=None
+        )
     )
     dag_settings: Any = field(
         default_factory=lambda: SimpleNamespace(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.corpus_slice import results_below, write_slice
+from support.corpus_slice import files_below, results_below, write_slice
 from support.lab import Lab, Running
 
 pytestmark = pytest.mark.processes
@@ -32,20 +32,16 @@ def start(lab: Lab, file: Path, prefix: str, tasks: int) -> Running:
     return lab.start_snakemake(experiment=file, prefix=lab.folder / prefix, env={"TASKS": str(tasks)})
 
 
-def killed_now_and_then(lab: Lab, file: Path, prefix: str, tasks: int, kills: int, seconds: float) -> int:
-    """Run until it comes to its end, killed so many times on the way; how many of them met it at work."""
+def killed_now_and_then(lab: Lab, file: Path, prefix: str, tasks: int, kills: int, files: int) -> None:
+    """Run until it comes to its end, killed so many times on the way, each time at random among so many files."""
     chance = random.Random(kills)
-    met = 0
-    for _ in range(kills):
+    for number in range(kills):
+        enough = int(files * (number + chance.random()) / (kills + 1))
         run = start(lab, file, prefix, tasks)
-        try:
-            run.process.wait(seconds / kills * (0.3 + chance.random()))
-        except Exception:
-            met += 1
-            run.kill_everything()
+        run.wait_for(lambda enough=enough: len(files_below(lab.folder / prefix)) >= enough, f"{enough} files", LONGEST)
+        run.kill_everything()
     last = start(lab, file, prefix, tasks).wait(LONGEST)
     assert last.code == 0, last.output
-    return met
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.faults)])
@@ -53,8 +49,8 @@ def test_the_corpus_is_the_same_however_it_came_about(kills: int, slice_lab: Lab
     file = write_slice(slice_lab)
     whole = start(slice_lab, file, "whole", tasks=1).wait(LONGEST)
     assert whole.code == 0, whole.output
-    met = killed_now_and_then(slice_lab, file, "killed", 2, kills, whole.seconds)
-    assert met >= kills // 2
+    files = len(files_below(slice_lab.folder / "whole"))
+    killed_now_and_then(slice_lab, file, "killed", 2, kills, files)
     expected, there = results_below(slice_lab.folder / "whole"), results_below(slice_lab.folder / "killed")
     assert there.keys() == expected.keys()
     assert [name for name in expected if there[name] != expected[name]] == []

@@ -43,13 +43,19 @@ def test_killed_three_times_and_stopped_once_it_ends_with_the_same_losses(traini
     def output() -> Path:
         return lab.folder_of("model")
 
-    def has_come_to(step: int) -> Callable[[Running], bool]:
-        return lambda run: any(int(done) >= step for done in re.findall(rf"step (\d+)/{STEPS}  loss", run.output))
+    def checkpoint(step: int) -> Path:
+        return output() / "checkpoints" / f"step-{step}"
+
+    def has_come_to(step: int, whole: int) -> Callable[[Running], bool]:
+        """And has a whole checkpoint of an earlier step: it is written while training goes on."""
+        return lambda run: (
+            any(int(done) >= step for done in re.findall(rf"step (\d+)/{STEPS}  loss", run.output))
+            and (checkpoint(whole) / "files.json").exists()
+        )
 
     def writes_checkpoint(run: Running) -> bool:
         """The folder is there, and what makes it whole is not."""
-        folder = output() / "checkpoints" / "step-40"
-        return folder.exists() and not (folder / "files.json").exists()
+        return checkpoint(40).exists() and not (checkpoint(40) / "files.json").exists()
 
     def kill(run: Running) -> None:
         run.kill_everything()
@@ -62,10 +68,10 @@ def test_killed_three_times_and_stopped_once_it_ends_with_the_same_losses(traini
 
     resumed, reached = [], []
     for moment, end in (
-        (has_come_to(25), kill),
+        (has_come_to(25, whole=20), kill),
         (writes_checkpoint, kill),
-        (has_come_to(48), stop),
-        (has_come_to(66), kill),
+        (has_come_to(48, whole=40), stop),
+        (has_come_to(66, whole=60), kill),
     ):
         run = lab.start_snakemake(experiment=file)
         run.wait_for(lambda run=run, moment=moment: moment(run), "the moment to be ended in")
