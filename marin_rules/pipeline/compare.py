@@ -12,7 +12,7 @@ evaluations is refused by name, and so is one that a model was not evaluated on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,12 @@ from marin_rules.pipeline.evaluation.statistics import (
     CONFIDENCE,
     RESAMPLES,
     Estimate,
+    ItemSums,
     agreeing,
     agreeing_difference,
     estimate_of_items,
     refuse_few_resamples,
-    resampled_sums,
+    sums_of_items,
 )
 from marin_rules.pipeline.evaluation.tables import new_panels, plain, signed, write_csv, write_svg
 
@@ -185,43 +186,28 @@ def _check_whole(model: str, name: str, found: int, expected: int) -> None:
 
 
 def _judged(contest: _Contest, models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
-    sums = contest.columns.sum(axis=0)
-    drawn = resampled_sums(contest.columns, contest.name, config.resamples, config.seed)
-    scores = {model: sums[2 * place] / sums[2 * place + 1] for place, model in enumerate(models)}
-    of_draws = {model: drawn[:, 2 * place] / drawn[:, 2 * place + 1] for place, model in enumerate(models)}
-    return [_row(contest, model, baseline, scores, of_draws, [len(contest.columns)]) for model in models]
+    items = sums_of_items(contest.columns, contest.name, config.resamples, config.seed)
+    return [_row(contest, model, baseline, models, [items]) for model in models]
 
 
 def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
     """The mean of the held-out sets, each drawn by itself."""
-    import numpy
-
     sets = [contest for contest in contests if contest.kind == "held out"]
     if len(sets) < 2:
         return []
-    drawn = [resampled_sums(one.columns, one.name, config.resamples, config.seed) for one in sets]
-    scores, of_draws = {}, {}
-    for place, model in enumerate(models):
-        totals = [one.columns.sum(axis=0) for one in sets]
-        scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
-        of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
+    items = [sums_of_items(one.columns, one.name, config.resamples, config.seed) for one in sets]
     average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None, False)
-    sizes = [len(one.columns) for one in sets]
-    return [_row(average, model, baseline, scores, of_draws, sizes) for model in models]
+    return [_row(average, model, baseline, models, items) for model in models]
 
 
-def _row(
-    contest: _Contest,
-    model: str,
-    baseline: str,
-    scores: Mapping[str, Any],
-    of_draws: Mapping[str, Array],
-    sizes: list[int],
-) -> dict[str, Any]:
-    # A set of one document says nothing of how documents differ, so neither does an average with it.
-    items = sum(sizes) if min(sizes) > 1 else 1
-    values = contest.values(list(scores))
-    score = estimate_of_items(float(scores[model]), of_draws[model], items, len(sizes))
+def _row(contest: _Contest, model: str, baseline: str, models: list[str], sets: Sequence[ItemSums]) -> dict[str, Any]:
+    def score_of(one: str, sums: Array) -> Array:
+        """The mean over the sets."""
+        place = 2 * models.index(one)
+        return (sums[..., place] / sums[..., place + 1]).mean(axis=-1)
+
+    values = contest.values(models)
+    score = estimate_of_items(lambda sums: score_of(model, sums), sets)
     if values and (error := agreeing(values[model])) is not None:
         score = replace(score, standard_error=error)
     row: dict[str, Any] = {
@@ -233,14 +219,13 @@ def _row(
         "standard_error": score.standard_error,
         "chance": contest.chance,
         "higher_is_better": contest.higher_is_better,
-        "items": sum(sizes),
+        "items": sum(one.items for one in sets),
     }
     if model == baseline:
         return row
     difference = agreeing_difference(values[model], values[baseline]) if values else None
     if difference is None:
-        of_pairs = of_draws[model] - of_draws[baseline]
-        difference = estimate_of_items(float(scores[model] - scores[baseline]), of_pairs, items, len(sizes))
+        difference = estimate_of_items(lambda sums: score_of(model, sums) - score_of(baseline, sums), sets)
     return {
         **row,
         "difference": difference.value,

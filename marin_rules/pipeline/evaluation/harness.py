@@ -16,7 +16,7 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
 from marin_rules.pipeline.evaluation.packing import Scored, windows
-from marin_rules.pipeline.evaluation.statistics import agreeing, guessing, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import agreeing, estimate_of_items, guessing, sums_of_items
 from marin_rules.pipeline.evaluation.task_files import LoadedTask, stated_chance
 
 _RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
@@ -215,10 +215,13 @@ def _error_of_ratio(metric: str, values: Sequence[Any], resamples: int, seed: in
 
     if metric not in _RATIOS or len(values) < 2:
         return None
-    sums = resampled_sums(numpy.array(values, numpy.float64), metric, resamples, seed)
-    mean = -sums[:, 0] / sums[:, 1]
-    of_resamples = mean / math.log(2) if metric == "bits_per_byte" else numpy.exp(mean)
-    return float(numpy.std(of_resamples, ddof=1))
+
+    def score(sums: Any) -> Any:
+        mean = -sums[..., 0, 0] / sums[..., 0, 1]
+        return mean / math.log(2) if metric == "bits_per_byte" else numpy.exp(mean)
+
+    items = sums_of_items(numpy.array(values, numpy.float64), metric, resamples, seed)
+    return estimate_of_items(score, [items]).standard_error
 
 
 def _item(sample: dict[str, Any]) -> dict[str, Any]:
