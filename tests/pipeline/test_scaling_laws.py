@@ -144,6 +144,23 @@ def test_the_best_sizes_of_budgets_make_a_power_law() -> None:
     assert law["exponent"].value == pytest.approx(0.38 / 0.72, rel=0.03)
 
 
+def test_budgets_are_drawn_independently() -> None:
+    """Whose noise happens to be alike: with the same draws for both, the exponent would be certain."""
+    noise = numpy.random.default_rng(1).normal(0, 0.01, 6)
+    optima = []
+    for flops, best in ((1e15, 1e6), (1e16, 3e6)):
+        sizes = numpy.geomspace(best / 5, best * 5, 6)
+        losses = 3 + 0.1 * numpy.log(sizes / best) ** 2 + noise
+        runs = [TrainingRun("r", int(size), 1, flops, loss) for size, loss in zip(sizes, losses, strict=True)]
+        optima.append(find_optimum(budgets_of(runs)[0]))
+    law = size_law(optima)
+    assert law is not None
+    of_sizes = [float(numpy.std(optimum.resampled)) for optimum in optima]
+    # The slope of a line through two points.
+    expected = float(numpy.hypot(*of_sizes) / numpy.log(10))
+    assert law["exponent"].standard_error == pytest.approx(expected, rel=0.25)
+
+
 def test_the_interval_of_a_best_size_holds_the_truth() -> None:
     """Where the curve is the parabola that it is taken for: 38 of 40 on average, and 33 or fewer once in a thousand."""
     truth, hits = 1.3e6, 0
