@@ -58,8 +58,10 @@ class ScalingLawConfig:
 def scaling_law(config: ScalingLawConfig) -> dict[str, Any]:
     """Fit, check, write; returns what `law.json` says."""
     check_scaling_law(config)
-    runs = read_runs({name: str(path) for name, path in config.runs.items()}, config.metric)
-    held_out = read_runs({name: str(path) for name, path in config.held_out.items()}, config.metric)
+    paths = {name: str(path) for name, path in {**config.runs, **config.held_out}.items()}
+    of_all = read_runs(paths, config.metric)
+    runs = [run for run in of_all if run.name in config.runs]
+    held_out = [run for run in of_all if run.name in config.held_out]
     law = fit_law(runs, resamples=config.resamples, seed=config.seed, huber=config.huber) if config.fit_law else None
     optima: list[Optimum] = []
     if config.fit_isoflops:
@@ -82,6 +84,13 @@ def check_scaling_law(config: ScalingLawConfig) -> None:
     """Refuse what no runs could make a law of."""
     if both := sorted(set(config.runs) & set(config.held_out)):
         raise DataError(f"{', '.join(both)} cannot be held out and fitted to: name it in one of the two")
+    places = list({**config.runs, **config.held_out}.items())
+    for number, (name, place) in enumerate(places):
+        if twins := [other for other, its_place in places[:number] if its_place == place]:
+            raise DataError(
+                f"the runs {twins[0]!r} and {name!r} are the same training: it is one run, and cannot be held out from"
+                " itself. Name it once"
+            )
     refuse_few_resamples(config.resamples)
     if not config.huber > 0:
         raise DataError(f"huber is {config.huber}: use a relative error above 0")

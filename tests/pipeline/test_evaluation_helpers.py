@@ -31,7 +31,7 @@ def path(step: ExecutorStep) -> str:
 
 MODEL, TEXT = ExecutorStep(name="model", fn=print, config=None), ExecutorStep(name="text", fn=print, config=None)
 
-RUNS = {str(number): MODEL for number in range(7)}
+RUNS = {str(number): ExecutorStep(name=f"run-{number}", fn=print, config=None) for number in range(7)}
 
 HELPERS = {
     "eval": lambda d, **changes: d.default_eval(MODEL, **{"evals": ["piqa"], "held_out": {"text": TEXT}, **changes}),
@@ -187,6 +187,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "2 runs have no best size among them",
     ),
     "a run twice": (lambda d: d.default_scaling_law("x", RUNS, held_out={"3": MODEL}), "3 cannot be held out"),
+    "a run by two names": (
+        lambda d: d.default_scaling_law("x", {**RUNS, "again": RUNS["3"]}),
+        "the runs '3' and 'again' are the same training",
+    ),
     "no law": (lambda d: d.default_scaling_law("x", RUNS, law=False), "nothing to fit"),
     "a budget": (lambda d: d.default_scaling_law("x", RUNS, budgets=[0.0]), "a budget of 0.0 FLOPs buys nothing"),
     "a set of a speedrun": (

@@ -252,6 +252,41 @@ def test_runs_that_left_too_little_are_refused_by_name(tmp_path: Path) -> None:
     Path(good, "metrics.jsonl").write_text(whole)
     with pytest.raises(DataError, match="good cannot be held out and fitted to"):
         scaling_law(ScalingLawConfig({"good": good}, {"good": good}, output_path=out))
+    with pytest.raises(DataError, match="the runs 'good' and 'new' are the same training"):
+        scaling_law(ScalingLawConfig({"good": good}, {"new": good}, output_path=out))
     Path(good, "training.json").write_text(json.dumps({"steps": 1, "parameters": 5, "tokens": 3, "flops": None}))
     with pytest.raises(DataError, match=r"run 'good'.*None as its flops"):
         scaling_law(ScalingLawConfig({"good": good}, output_path=out))
+
+
+@pytest.mark.parametrize(
+    ("metric", "other", "message"),
+    [
+        ("eval/loss", {"tokenizer_sha256": "b"}, "have different tokenizers, so that their 'eval/loss'"),
+        ("eval/bpb", {"tokenizer_sha256": "b", "news": "the same in other tokens"}, None),
+        ("eval/bpb", {"news": "b"}, "have different held-out texts"),
+        ("eval/loss", {"news": "b"}, "have different held-out texts"),
+        ("eval/loss", {"books": "b"}, "have different held-out texts"),
+        ("eval/news/loss", {"books": "b"}, None),
+        ("eval/news/loss", {"news": "b"}, "have different held-out texts"),
+    ],
+)
+def test_losses_of_other_tokens_or_texts_make_no_law(
+    metric: str, other: dict[str, str | None], message: str | None, tmp_path: Path
+) -> None:
+    paths = {one.name: write_run(tmp_path / "runs", one) for one in grid(3)}
+    for number, path in enumerate(paths.values()):
+        metrics = Path(path, "metrics.jsonl")
+        metrics.write_text(metrics.read_text().replace("eval/loss", metric))
+        texts = {"tokenizer_sha256": "a", "news": "a", "web": None} | (other if number == 7 else {})
+        tokenizer = texts.pop("tokenizer_sha256")
+        components = {name: {"sha256": {"validation": text} if text else {}} for name, text in texts.items()}
+        facts = json.loads(Path(path, "training.json").read_text())
+        facts["data"] = {"tokenizer_sha256": tokenizer, "components": components}
+        Path(path, "training.json").write_text(json.dumps(facts))
+    config = ScalingLawConfig(paths, metric=metric, resamples=100, output_path=str(tmp_path / "out"))
+    if message is None:
+        scaling_law(config)
+    else:
+        with pytest.raises(DataError, match=message):
+            scaling_law(config)
