@@ -6,7 +6,8 @@
 
 Models are compared item by item (a paired bootstrap): which documents or questions happen to be in a set matters for
 the scores, but hardly for their differences. That needs the same items. A set or task whose items differ between two
-evaluations is refused by name, and so is one that a model was not evaluated on.
+evaluations is refused by name, and so is one that a model was not evaluated on, or with other questions or context.
+What else may be behind a difference is reported: other settings, or a tokenizer that loses text.
 """
 
 from __future__ import annotations
@@ -85,17 +86,21 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     baseline = baseline_of(config)
     paths = {name: str(path) for name, path in config.evaluations.items()}
     results = {name: _results(name, path) for name, path in paths.items()}
+    _refuse_other_context(results)
     contests = [*_held_out(results, paths), *_tasks(results, paths)]
     if not contests:
         raise DataError(f"there is nothing to compare: {', '.join(models)} have no sets or tasks in common")
     rows = [row for contest in contests for row in _judged(contest, models, baseline, config)]
     rows += _macro(contests, models, baseline, config)
-    answer = {"baseline": baseline, "confidence": CONFIDENCE, "models": paths, "rows": rows}
+    notes = [*_other_settings(results), *_lost_text(results)]
+    answer = {"baseline": baseline, "confidence": CONFIDENCE, "models": paths, "notes": notes, "rows": rows}
     write_csv(join(config.output_path, "report", "compare.csv"), COLUMNS, rows)
     write_svg(join(config.output_path, "report", "compare.svg"), _figure(rows, models, baseline))
     write_json(join(config.output_path, "comparison.json"), answer)
     for row in rows:
         _print(row, baseline)
+    for note in notes:
+        print(f"note: {note}", flush=True)
     return answer
 
 
@@ -116,6 +121,41 @@ def _results(name: str, path: str) -> dict[str, Any]:
     if not isinstance(found, dict) or "held_out" not in found:
         raise DataError(f"model {name!r}: {join(path, 'results.json')} does not exist. Has its evaluation succeeded?")
     return found
+
+
+def _refuse_other_context(results: Mapping[str, Any]) -> None:
+    """More context makes the bits of any model fewer."""
+    overlaps = {model: one.get("settings", {}).get("overlap", 0) for model, one in results.items() if one["held_out"]}
+    if len(set(overlaps.values())) > 1:
+        told = ", ".join(f"{model}: {overlap}" for model, overlap in overlaps.items())
+        raise DataError(
+            f"the windows of long documents were given different context (overlap {told}), so that bits per byte cannot"
+            " be compared. Evaluate with the same"
+        )
+
+
+def _other_settings(results: Mapping[str, Any]) -> list[str]:
+    """That may be as they should be: a model of conversations has a template, another has none."""
+    notes = []
+    for name in ("chat_template", "begin_with_first_token", "precision", "max_length"):
+        values = {model: one.get("settings", {}).get(name) for model, one in results.items()}
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{model}: {value}" for model, value in values.items())
+            notes.append(f"the evaluations have different settings, which may be behind differences: {name} ({told})")
+    return notes
+
+
+def _lost_text(results: Mapping[str, Any]) -> list[str]:
+    """Bits per byte of different tokenizers can be compared as long as none of them loses text."""
+    if len({one.get("model", {}).get("tokenizer_sha256") for one in results.values()}) == 1:
+        return []
+    return [
+        f"{name}: {facts['unknown_tokens']} tokens of {model} stand for text that its tokenizer loses: its bits per"
+        " byte are too low to be compared with those of another tokenizer"
+        for model, one in results.items()
+        for name, facts in one["held_out"].items()
+        if facts.get("unknown_tokens")
+    ]
 
 
 def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contest]:
@@ -139,17 +179,39 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
     contests = []
     first = next(iter(results.values()))
     for name in _common(results, "tasks"):
-        for metric, facts in first["tasks"][name]["metrics"].items():
-            if not all(_is_mean(one, name, metric) for one in results.values()):
-                continue
+        metrics = first["tasks"][name]["metrics"]
+        paired = [metric for metric in metrics if all(_is_mean(one, name, metric) for one in results.values())]
+        if not paired:  # The scores of groups have no samples of their own.
+            continue
+        samples = {model: read_samples(f"model {model!r}", path, name) for model, path in paths.items()}
+        for metric in paired:
             columns: list[list[float]] = []
-            for model, path in paths.items():
-                values = _values(read_samples(f"model {model!r}", path, name), metric)
+            for model, rows in samples.items():
+                values = _values(rows, metric)
                 _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
                 columns += [values, [1.0] * len(values)]
+            facts = metrics[metric]
             better = facts.get("higher_is_better")
             contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"], better))
+        _refuse_other_questions(name, results, samples)
     return contests
+
+
+def _refuse_other_questions(
+    name: str, results: Mapping[str, Any], samples: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """The same items may be put in other words. (Templates of conversations differ, and are part of their models.)"""
+    asked = {
+        model: [(row.get("prompts"), row.get("continuations")) for row in rows]
+        for model, rows in samples.items()
+        if not results[model].get("settings", {}).get("chat_template")
+    }
+    first = next(iter(asked), "")
+    if others := [model for model in asked if asked[model] != asked[first]]:
+        raise DataError(
+            f"{name!r}: {first!r} and {others[0]!r} were asked different questions (prompts or answers), so that their"
+            " scores cannot be compared. Evaluate both with the same task"
+        )
 
 
 def _is_mean(result: Mapping[str, Any], name: str, metric: str) -> bool:
@@ -171,7 +233,11 @@ def _common(results: Mapping[str, Any], kind: str) -> list[str]:
                 f"{', '.join(sorted(missing))}: only one of {first!r} and {other!r} was evaluated on it. Evaluate both"
             )
         for name, facts in results[first][kind].items():
-            for key, what in (("items_sha256", "items"), ("num_fewshot", "numbers of examples in prompts")):
+            for key, what in (
+                ("items_sha256", "items"),
+                ("num_fewshot", "numbers of examples in prompts"),
+                ("version", "versions of the task"),
+            ):
                 if facts.get(key) != results[other][kind][name].get(key):
                     raise DataError(
                         f"{name!r}: {first!r} and {other!r} were evaluated on different {what}, so that their scores"

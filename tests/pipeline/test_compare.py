@@ -176,6 +176,51 @@ def test_other_items_are_refused_by_name(
         compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
 
 
+def alter(path: str, *keys: str, value: Any) -> None:
+    """Set something that the results of an evaluation say."""
+    file = Path(path, "results.json")
+    contents = whole = json.loads(file.read_text())
+    for key in keys[:-1]:
+        contents = contents.setdefault(key, {})
+    contents[keys[-1]] = value
+    file.write_text(json.dumps(whole))
+
+
+def test_the_same_items_in_other_words_are_refused(evaluations: Evaluations, tmp_path: Path) -> None:
+    hits, out = [True, False] * 20, str(tmp_path / "out")
+    paths = {name: evaluations.write(name, HARD, hits) for name in ("one", "two")}
+    samples = Path(paths["two"], "samples", "quiz.jsonl")
+    rows = [{**json.loads(line), "prompts": ["Which?"]} for line in samples.read_text().splitlines()]
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="'quiz': 'one' and 'two' were asked different questions"):
+        compare(CompareConfig(paths, output_path=out))
+    alter(paths["two"], "settings", "chat_template", value=True)
+    notes = compare(CompareConfig(paths, output_path=out))["notes"]
+    assert len(notes) == 1
+    assert notes[0].endswith("chat_template (one: None, two: True)")
+    alter(paths["two"], "tasks", "quiz", "version", value=2.0)
+    with pytest.raises(DataError, match="'quiz': 'one' and 'two' were evaluated on different versions of the task"):
+        compare(CompareConfig(paths, output_path=out))
+
+
+def test_more_context_is_refused(evaluations: Evaluations, tmp_path: Path) -> None:
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in ("one", "two")}
+    alter(paths["two"], "settings", "overlap", value=64)
+    with pytest.raises(DataError, match=r"different context .overlap one: 0, two: 64."):
+        compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+
+
+def test_a_tokenizer_that_loses_text_is_noted_beside_another(
+    evaluations: Evaluations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in ("one", "two")}
+    alter(paths["two"], "held_out", "news", "unknown_tokens", value=7)
+    assert compare(CompareConfig(paths, output_path=str(tmp_path / "out")))["notes"] == [], "the same tokenizer"
+    alter(paths["two"], "model", "tokenizer_sha256", value="another")
+    compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+    assert "note: news: 7 tokens of two stand for text that its tokenizer loses" in capsys.readouterr().out
+
+
 def test_what_cannot_be_compared_is_refused(evaluations: Evaluations, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     one = evaluations.write("one", HARD, [True, False])
