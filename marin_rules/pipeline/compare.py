@@ -150,11 +150,11 @@ def _lost_text(results: Mapping[str, Any]) -> list[str]:
     if len({one.get("model", {}).get("tokenizer_sha256") for one in results.values()}) == 1:
         return []
     return [
-        f"{name}: {facts['unknown_tokens']} tokens of {model} stand for text that its tokenizer loses: its bits per"
-        " byte are too low to be compared with those of another tokenizer"
+        f"{name}: the tokenizer of {model} loses something of {facts['changed_documents']} of {facts['documents']}"
+        " documents: its bits per byte are too low to be compared with those of another tokenizer"
         for model, one in results.items()
         for name, facts in one["held_out"].items()
-        if facts.get("unknown_tokens")
+        if facts.get("changed_documents")
     ]
 
 

@@ -214,11 +214,11 @@ def test_a_tokenizer_that_loses_text_is_noted_beside_another(
     evaluations: Evaluations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = {name: evaluations.write(name, HARD, [True, False]) for name in ("one", "two")}
-    alter(paths["two"], "held_out", "news", "unknown_tokens", value=7)
+    alter(paths["two"], "held_out", "news", "changed_documents", value=7)
     assert compare(CompareConfig(paths, output_path=str(tmp_path / "out")))["notes"] == [], "the same tokenizer"
     alter(paths["two"], "model", "tokenizer_sha256", value="another")
     compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
-    assert "note: news: 7 tokens of two stand for text that its tokenizer loses" in capsys.readouterr().out
+    assert "note: news: the tokenizer of two loses something of 7 of 120 documents" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared_is_refused(evaluations: Evaluations, tmp_path: Path) -> None:

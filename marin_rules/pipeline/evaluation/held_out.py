@@ -42,6 +42,9 @@ class Document:
     digest: str
     """Of its text."""
 
+    is_changed: bool = False
+    """Whether its tokens stand for another text: a tokenizer may lose letters, or whether they are capital."""
+
 
 @dataclass(frozen=True)
 class ScoredDocument:
@@ -53,6 +56,8 @@ class ScoredDocument:
     unknown_tokens: int = 0
     """How many of its tokens stand for text that the tokenizer lost: a model need not say which."""
 
+    is_changed: bool = False
+
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
@@ -61,6 +66,7 @@ class ScoredDocument:
             "log_probability": self.log_probability,
             "sha256": self.digest,
             "unknown_tokens": self.unknown_tokens,
+            "is_changed": self.is_changed,
         }
 
 
@@ -116,6 +122,7 @@ def summarise_sets(sets: dict[str, list[ScoredDocument]], vocabulary: int, resam
         results[name] = {
             "documents": len(documents),
             "unknown_tokens": sum(one.unknown_tokens for one in documents),
+            "changed_documents": sum(one.is_changed for one in documents),
             "items_sha256": items_digest([(one.id, one.digest) for one in documents]),
             **_scores(sums[name], vocabulary),
         }
@@ -186,6 +193,7 @@ def _score(documents: list[Document], model: LoadedModel, overlap: int) -> list[
             float(sum(next(scores).log_probabilities.sum() for _ in of_document)),
             document.digest,
             document.tokens.count(model.unknown_token) if model.unknown_token is not None else 0,
+            document.is_changed,
         )
         for document, of_document in zip(documents, pieces, strict=True)
     ]
@@ -206,7 +214,7 @@ def _from_shards(name: str, path: str, model: LoadedModel) -> Iterator[Document]
         for row in shard.rows(account):
             text = row.record["text"]
             if tokens := model.encode(text):
-                yield _document(row.record["id"], tokens, text)
+                yield _document(row.record["id"], tokens, text, model)
         if account.rejected:
             raise DataError(
                 f"held-out set {name!r}: {shard.path} has bad records: {dict(account.rejected)}."
@@ -229,12 +237,12 @@ def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel)
     for number, row in enumerate(TreeCache.load(join(path, "validation"), exemplar)):
         stored = [int(token) for token in row["input_ids"]]
         kept = [token for token in stored if token not in special]
-        text: str = model.tokenizer.decode(kept, clean_up_tokenization_spaces=False)
+        text = model.decode(kept)
         if stored[-1:] == [model.tokenizer.eos_token_id]:
             text = text.removesuffix(" ")
         size += len(text.encode())
         if tokens := model.encode(text):
-            yield _document(str(number), tokens, text)
+            yield _document(str(number), tokens, text, model)
     if size != facts["splits"]["validation"]["bytes"]:
         raise DataError(
             f"held-out set {name!r}: the tokens in {path} stand for {size} bytes, but its documents had"
@@ -242,6 +250,8 @@ def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel)
         )
 
 
-def _document(id: str, tokens: list[int], text: str) -> Document:
+def _document(id: str, tokens: list[int], text: str, model: LoadedModel) -> Document:
     contents = text.encode()
-    return Document(id, tokens, len(contents), hashlib.sha256(contents).hexdigest())
+    # Some tokenizers put a space before a text, and take it away again.
+    is_changed = model.decode(tokens).strip() != text.strip()
+    return Document(id, tokens, len(contents), hashlib.sha256(contents).hexdigest(), is_changed)
