@@ -91,6 +91,8 @@ CASES: dict[str, dict[str, Any]] = {
     "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
     "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
     "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
+    "begun once": {"model": "talking", "tasks": ["animals"], "chat_template": True, "begin_with_first_token": True},
+    "begun by the template": {"model": "talking", "tasks": ["animals"], "chat_template": True},
     "narrower layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "narrow"},
     "certain": {"tasks": ["certain"]},
     "stated": {"tasks": ["stated"]},
@@ -209,6 +211,10 @@ def _write_models(folder: Path) -> None:
     write_model(folder / "small_letters", weights)
     tokenizer = folder / "small_letters" / "tokenizer.json"
     tokenizer.write_text(json.dumps({**json.loads(tokenizer.read_text()), "normalizer": {"type": "Lowercase"}}))
+    write_model(folder / "talking", weights)
+    settings = folder / "talking" / "tokenizer_config.json"
+    template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "chat_template": template}))
     write_model(folder / "shallow", weights)
     write_model(folder / "narrow", weights)
     write_model(folder / "capped", weights)
@@ -332,6 +338,15 @@ def test_text_ends_at_a_special_token_that_the_task_names(outcome: Path) -> None
         text = bytes(token - len(SPECIAL) for token in made if token >= len(SPECIAL)).decode(errors="replace")
         assert row["responses"] == [text]
     assert PAD in ends
+
+
+def test_a_prompt_begins_once(outcome: Path) -> None:
+    """Also if its template has begun it already."""
+    scores = [
+        [json.loads(line)["responses"] for line in (outcome / "out" / name / "samples" / "animals.jsonl").open()]
+        for name in ("begun once", "begun by the template")
+    ]
+    assert scores[0] == scores[1]
 
 
 def test_an_answer_without_tokens_is_refused(outcome: Path) -> None:

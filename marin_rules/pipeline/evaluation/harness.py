@@ -267,7 +267,9 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
 
         def tok_encode(self, string: str, add_special_tokens: bool | None = None, **others: Any) -> list[int]:
             tokens = model.encode(string)
-            return [model.first_token, *tokens] if begin_with_first_token and add_special_tokens is None else tokens
+            is_to_begin = begin_with_first_token and add_special_tokens is None
+            # A template may have begun it already.
+            return [model.first_token, *tokens] if is_to_begin and tokens[:1] != [model.first_token] else tokens
 
         def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
             if not model.tokenizer.chat_template:
