@@ -93,6 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
     "begun once": {"model": "talking", "tasks": ["animals"], "chat_template": True, "begin_with_first_token": True},
     "begun by the template": {"model": "talking", "tasks": ["animals"], "chat_template": True},
+    "twins": {"tasks": ["by_task"], "others": [{"name": "animals", "alias": "by_task.animals"}]},
     "narrower layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "narrow"},
     "certain": {"tasks": ["certain"]},
     "stated": {"tasks": ["stated"]},
@@ -138,6 +139,7 @@ for name, case in cases.items():
     held_out = {one: f"{folder}/{one}" for one in case.pop("sets", [])}
     place, allow_code = f"{folder}/{case.pop('folder', 'tasks')}", case.pop("allow_code", False)
     tasks = [EvalTask(one, folder=place, allow_code=allow_code) for one in case.pop("tasks", [])]
+    tasks += [EvalTask(**one, folder=place) for one in case.pop("others", [])]
     path, output = f"{folder}/{case.pop('model', 'model')}", f"{folder}/out/{name}"
     try:
         evaluate(EvaluateConfig(path, held_out, tasks, offline=True, batch_rows=2, output_path=output, **case))
@@ -347,6 +349,10 @@ def test_a_prompt_begins_once(outcome: Path) -> None:
         for name in ("begun once", "begun by the template")
     ]
     assert scores[0] == scores[1]
+
+
+def test_a_part_of_a_group_with_the_name_of_another_task_is_refused(outcome: Path) -> None:
+    assert "two tasks are called 'by_task.animals'" in error(outcome, "twins")
 
 
 def test_an_answer_without_tokens_is_refused(outcome: Path) -> None:

@@ -48,10 +48,7 @@ def run_task(
         apply_chat_template=chat_template,
     )
     results, samples = {}, {}
-
-    def label_of(name: str) -> str:
-        return loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
-
+    label_of = loaded.label_of
     for name, task in loaded.contents["tasks"].items():
         label = label_of(name)
         items = [_item(one) for one in answer["samples"][name]]

@@ -57,6 +57,10 @@ class LoadedTask:
     contents: dict[str, Any]
     """As `TaskManager.load` returns it."""
 
+    def label_of(self, name: str) -> str:
+        """What a task or group among the contents is called in the results."""
+        return self.task.label if name == self.task.name else f"{self.task.label}.{name}"
+
 
 def near_matches(name: str, known: Sequence[str]) -> str:
     """The end of a message about a name that is not known."""
@@ -96,7 +100,10 @@ def _yaml_texts(folder: str) -> dict[str, str]:
 
 
 def refuse_twins(tasks: Sequence[EvalTask]) -> None:
-    labels = [task.label for task in tasks]
+    _refuse_twin_labels([task.label for task in tasks])
+
+
+def _refuse_twin_labels(labels: Sequence[str]) -> None:
     for label in labels:
         if labels.count(label) > 1:
             raise DataError(f"two tasks are called {label!r}: give one of them an alias")
@@ -129,6 +136,9 @@ def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
                     raise DataError(f"task {task.name!r} has a part {name!r}, which cannot name a file: rename it")
             for one in found[-1].contents["tasks"].values():
                 stated_chance(one)
+        parts = [one.label_of(name) for one in found for name in one.contents["tasks"]]
+        groups = [one.label_of(name) for one in found for name in one.contents.get("groups", {})]
+        _refuse_twin_labels([*parts, *groups])
         yield found
 
 
