@@ -136,6 +136,7 @@ def check_leaderboard(config: LeaderboardConfig) -> None:
 
 
 def _check_training(name: str, path: str, facts: Mapping[str, Any]) -> None:
+    refuse_other_weights(name, facts.get("began_with"))
     lines = [line for line in read_lines(name, path) if "tokens" in line and "train/loss" in line]
     if not lines:
         raise DataError(f"speedrun {name!r}: {join(path, 'metrics.jsonl')} has no steps with their tokens")
@@ -173,6 +174,16 @@ def _check_evaluation(name: str, training_path: str, facts: Mapping[str, Any], r
             f" trained {facts['parameters']:,}"
         )
     refuse_other_settings(name, results["settings"])
+
+
+def refuse_other_weights(name: str, weights: str | InputName | None) -> None:
+    """A training is cheap if another has done the work."""
+    if weights is not None:
+        place = weights.step.name if isinstance(weights, InputName) and weights.step is not None else weights
+        raise DataError(
+            f"speedrun {name!r}: its training began with the weights of {place}, whose cost nobody has counted: record"
+            " one that begins with random weights"
+        )
 
 
 def refuse_other_settings(name: str, settings: Mapping[str, Any]) -> None:
