@@ -350,7 +350,8 @@ def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any
     for number, model in enumerate(others):
         many_axes[0].scatter([], [], color=f"C{number % 10}", label=plain(model))
     figure.suptitle(f'Differences from "{plain(baseline)}", with {CONFIDENCE:.0%} intervals', fontsize="medium")
-    figure.legend(loc="outside right upper", fontsize="small")
+    # Below, where long names have room: beside the panels they would cover the title.
+    figure.legend(loc="outside lower center", fontsize="small")
     return figure
 
 

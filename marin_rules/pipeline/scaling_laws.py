@@ -10,6 +10,7 @@ fell into it. Runs that cannot fix a law, or a budget that has no best size, fai
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -156,7 +157,7 @@ def _figure(
 ) -> Any:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    figure, axes = new_figure()
+    figure, axes = new_figure(width=9.0)
     axes.set(xscale="log", yscale="log", ylabel=plain(config.metric))
     if optima:
         _draw_budgets(axes, optima)
@@ -170,7 +171,8 @@ def _figure(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-    axes.legend(fontsize="small")
+    # Beside the curves, which leave no corner free.
+    figure.legend(loc="outside right center", fontsize="small")
     return figure
 
 
@@ -208,12 +210,12 @@ def _draw_law(
     if law is not None:
         big_a, big_b, constant, a, b = (law.estimates()[name].value for name in NAMES)
         axes.set_title(f"L = {big_a:.3g} / N^{a:.3g} + {big_b:.3g} / D^{b:.3g} + {constant:.3g}", fontsize="medium")
-    for run in held_out:
+    for run, marker in zip(held_out, itertools.cycle("x+1234")):
         assert law is not None
         one = law.predict(run.parameters, run.tokens, seed)
         ends = [[one.value - (one.low or 0)], [(one.high or 0) - one.value]]
         label = plain(f"{run.name}, predicted with {CONFIDENCE:.0%} interval")
         axes.errorbar([run.tokens], [one.value], ends, color="black", fmt="_", capsize=3, label=label)
         axes.scatter(
-            [run.tokens], [run.loss], color="black", marker="x", label=plain(f"{run.name}, measured"), zorder=3
+            [run.tokens], [run.loss], color="black", marker=marker, label=plain(f"{run.name}, measured"), zorder=3
         )

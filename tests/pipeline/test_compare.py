@@ -160,6 +160,19 @@ def test_a_difference_has_a_sign_and_says_which_way_is_better(
         assert f"<!-- {label} -->" in drawn
 
 
+def test_long_names_of_models_do_not_cover_the_title(evaluations: Evaluations, tmp_path: Path) -> None:
+    names = ["small", "llama-600m-with-a-longer-warmup-and-twice-the-data"]
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in names}
+    compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+    drawn = (tmp_path / "out" / "report" / "compare.svg").read_text()
+    title = re.search(r"<!-- Differences.*?translate\([\d.]+ ([\d.]+)\)", drawn, re.DOTALL)
+    legend = re.search(r'<g id="legend_1">.*?<path d="([^"]*)"', drawn, re.DOTALL)
+    assert title is not None
+    assert legend is not None
+    heights = [float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+) *$", legend[1], re.MULTILINE)]
+    assert min(heights) > float(title[1]), "heights are counted from the top"
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,12 @@ def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path, capsys: py
     first = (tmp_path / "out" / "report" / "law.svg").read_bytes()
     for label in (b"new, measured", b"new, predicted with 95% interval", b"training tokens", b"eval/loss"):
         assert b"<!-- %b -->" % label in first
+    frame, legend = (
+        [float(x) for x, _ in re.findall(r"([\d.]+) ([\d.]+) *$", found[1], re.MULTILINE)]
+        for name in ("patch_2", "legend_1")
+        if (found := re.search(rf'<g id="{name}">.*?<path d="([^"]*)"', first.decode(), re.DOTALL))
+    )
+    assert min(legend) > max(frame), "it covers no run"
     scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "again")))
     assert (tmp_path / "again" / "report" / "law.svg").read_bytes() == first
 
