@@ -64,6 +64,9 @@ FOLDERS = {
         "by_task": group("by_task", weight_by_size="false"),
         "by_item": group("by_item", weight_by_size="true"),
         "written": WRITTEN.replace("ENDS", '"<|pad|>"'),
+        "from_few": WRITTEN.replace("task: written", "task: from_few")
+        .replace("ENDS", '"x"')
+        .replace("do_sample: false", "do_sample: true, temperature: 1.0, top_k: 1"),
         "no_answer": choice("no_answer").replace("{{choices}}", "{{['' if query == 'The ant' else 'runs', query]}}")
         + 'target_delimiter: ""\n',
         "one_answer": choice("one_answer").replace("{{choices}}", "{{['runs']}}").replace("label", "0"),
@@ -87,6 +90,7 @@ CASES: dict[str, dict[str, Any]] = {
     "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
     "written": {"model": "pausing", "tasks": ["written"]},
     "no answer": {"tasks": ["no_answer"]},
+    "other sampling": {"tasks": ["from_few"]},
     "short": {"tasks": ["animals"], "max_length": 9},
     "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
     "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
@@ -340,6 +344,11 @@ def test_text_ends_at_a_special_token_that_the_task_names(outcome: Path) -> None
         text = bytes(token - len(SPECIAL) for token in made if token >= len(SPECIAL)).decode(errors="replace")
         assert row["responses"] == [text]
     assert PAD in ends
+
+
+def test_sampling_that_the_engine_does_not_know_is_refused(outcome: Path) -> None:
+    """It would sample from all tokens."""
+    assert "task 'from_few' has text generated with top_k 1" in error(outcome, "other sampling")
 
 
 def test_a_prompt_begins_once(outcome: Path) -> None:
