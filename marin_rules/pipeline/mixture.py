@@ -383,18 +383,21 @@ def _draw(path: str, result: Mapping[str, Any]) -> None:
 
     with matplotlib.rc_context({"svg.hashsalt": "mixture", "svg.fonttype": "none"}):
         stages = result["stages"]
-        figure = Figure(figsize=(7, 1.2 + 0.5 * len(stages)), layout="constrained")
+        shown = [name for name in result["components"] if any(stage["weights"][name] for stage in stages)]
+        # The list of names is the higher part of most figures, and the usual ten colours would come again.
+        figure = Figure(figsize=(7, max(1.2 + 0.5 * len(stages), 0.4 + 0.18 * len(shown))), layout="constrained")
+        many = matplotlib.colormaps["turbo"]
+        colours = [f"C{n}" if len(shown) <= 10 else many(n / (len(shown) - 1)) for n in range(len(shown))]
         axes = figure.add_subplot()
         labels = [f"from step {stage['start_step']}" for stage in stages]
         left = [0.0] * len(stages)
-        for name in result["components"]:
+        for name, colour in zip(shown, colours, strict=True):
             widths = [stage["weights"][name] for stage in stages]
-            if any(widths):
-                axes.barh(labels, widths, left=left, label=plain(name))
-                left = [place + width for place, width in zip(left, widths, strict=True)]
+            axes.barh(labels, widths, left=left, label=plain(name), color=colour, edgecolor="white", linewidth=0.5)
+            left = [place + width for place, width in zip(left, widths, strict=True)]
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
         axes.set_xlabel("share of training tokens")
-        axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+        figure.legend(fontsize="small", loc="outside right center")
         with into_place(path) as file:
             figure.savefig(file, format="svg", metadata={"Date": None})
