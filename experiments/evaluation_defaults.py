@@ -28,7 +28,9 @@ from marin_rules.pipeline.speedrun import (
     leaderboard,
     record_speedrun,
     refuse_other_settings,
+    refuse_other_weights,
 )
+from marin_rules.pipeline.training.config import DpoConfig, TrainConfig
 
 
 def default_tasks(name: str, documents: Data, *, items: int = 200, seed: int = 0) -> ExecutorStep[Any]:
@@ -145,6 +147,10 @@ def default_speedrun(
         )
     if isinstance(evaluated, EvaluateConfig):
         refuse_other_settings(name, {what: plain(getattr(evaluated, what)) for what in ("max_documents", "overlap")})
+    trained = training.config if isinstance(training, ExecutorStep) else None
+    if isinstance(trained, TrainConfig | DpoConfig):
+        for field in ("initialize_from_hf", "initialize_from_checkpoint_path"):
+            refuse_other_weights(name, plain(getattr(trained, field, None)))
     config = SpeedrunConfig(
         versioned(name),
         input_of(training),

@@ -6,13 +6,14 @@
 
 Models are compared item by item (a paired bootstrap): which documents or questions happen to be in a set matters for
 the scores, but hardly for their differences. That needs the same items. A set or task whose items differ between two
-evaluations is refused by name, and so is one that a model was not evaluated on.
+evaluations is refused by name, and so is one that a model was not evaluated on, or with other questions or context.
+What else may be behind a difference is reported: other settings, or a tokenizer that loses text.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,12 @@ from marin_rules.pipeline.evaluation.statistics import (
     CONFIDENCE,
     RESAMPLES,
     Estimate,
+    ItemSums,
     agreeing,
     agreeing_difference,
     estimate_of_items,
     refuse_few_resamples,
-    resampled_sums,
+    sums_of_items,
 )
 from marin_rules.pipeline.evaluation.tables import new_panels, plain, signed, write_csv, write_svg
 
@@ -84,17 +86,21 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     baseline = baseline_of(config)
     paths = {name: str(path) for name, path in config.evaluations.items()}
     results = {name: _results(name, path) for name, path in paths.items()}
+    _refuse_other_context(results)
     contests = [*_held_out(results, paths), *_tasks(results, paths)]
     if not contests:
         raise DataError(f"there is nothing to compare: {', '.join(models)} have no sets or tasks in common")
     rows = [row for contest in contests for row in _judged(contest, models, baseline, config)]
     rows += _macro(contests, models, baseline, config)
-    answer = {"baseline": baseline, "confidence": CONFIDENCE, "models": paths, "rows": rows}
+    notes = [*_other_settings(results), *_lost_text(results)]
+    answer = {"baseline": baseline, "confidence": CONFIDENCE, "models": paths, "notes": notes, "rows": rows}
     write_csv(join(config.output_path, "report", "compare.csv"), COLUMNS, rows)
     write_svg(join(config.output_path, "report", "compare.svg"), _figure(rows, models, baseline))
     write_json(join(config.output_path, "comparison.json"), answer)
     for row in rows:
         _print(row, baseline)
+    for note in notes:
+        print(f"note: {note}", flush=True)
     return answer
 
 
@@ -115,6 +121,41 @@ def _results(name: str, path: str) -> dict[str, Any]:
     if not isinstance(found, dict) or "held_out" not in found:
         raise DataError(f"model {name!r}: {join(path, 'results.json')} does not exist. Has its evaluation succeeded?")
     return found
+
+
+def _refuse_other_context(results: Mapping[str, Any]) -> None:
+    """More context makes the bits of any model fewer."""
+    overlaps = {model: one.get("settings", {}).get("overlap", 0) for model, one in results.items() if one["held_out"]}
+    if len(set(overlaps.values())) > 1:
+        told = ", ".join(f"{model}: {overlap}" for model, overlap in overlaps.items())
+        raise DataError(
+            f"the windows of long documents were given different context (overlap {told}), so that bits per byte cannot"
+            " be compared. Evaluate with the same"
+        )
+
+
+def _other_settings(results: Mapping[str, Any]) -> list[str]:
+    """That may be as they should be: a model of conversations has a template, another has none."""
+    notes = []
+    for name in ("chat_template", "begin_with_first_token", "precision", "max_length"):
+        values = {model: one.get("settings", {}).get(name) for model, one in results.items()}
+        if len(set(values.values())) > 1:
+            told = ", ".join(f"{model}: {value}" for model, value in values.items())
+            notes.append(f"the evaluations have different settings, which may be behind differences: {name} ({told})")
+    return notes
+
+
+def _lost_text(results: Mapping[str, Any]) -> list[str]:
+    """Bits per byte of different tokenizers can be compared as long as none of them loses text."""
+    if len({one.get("model", {}).get("tokenizer_sha256") for one in results.values()}) == 1:
+        return []
+    return [
+        f"{name}: the tokenizer of {model} loses something of {facts['changed_documents']} of {facts['documents']}"
+        " documents: its bits per byte are too low to be compared with those of another tokenizer"
+        for model, one in results.items()
+        for name, facts in one["held_out"].items()
+        if facts.get("changed_documents")
+    ]
 
 
 def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contest]:
@@ -138,17 +179,39 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
     contests = []
     first = next(iter(results.values()))
     for name in _common(results, "tasks"):
-        for metric, facts in first["tasks"][name]["metrics"].items():
-            if not all(_is_mean(one, name, metric) for one in results.values()):
-                continue
+        metrics = first["tasks"][name]["metrics"]
+        paired = [metric for metric in metrics if all(_is_mean(one, name, metric) for one in results.values())]
+        if not paired:  # The scores of groups have no samples of their own.
+            continue
+        samples = {model: read_samples(f"model {model!r}", path, name) for model, path in paths.items()}
+        for metric in paired:
             columns: list[list[float]] = []
-            for model, path in paths.items():
-                values = _values(read_samples(f"model {model!r}", path, name), metric)
+            for model, rows in samples.items():
+                values = _values(rows, metric)
                 _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
                 columns += [values, [1.0] * len(values)]
+            facts = metrics[metric]
             better = facts.get("higher_is_better")
             contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"], better))
+        _refuse_other_questions(name, results, samples)
     return contests
+
+
+def _refuse_other_questions(
+    name: str, results: Mapping[str, Any], samples: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """The same items may be put in other words. (Templates of conversations differ, and are part of their models.)"""
+    asked = {
+        model: [(row.get("prompts"), row.get("continuations")) for row in rows]
+        for model, rows in samples.items()
+        if not results[model].get("settings", {}).get("chat_template")
+    }
+    first = next(iter(asked), "")
+    if others := [model for model in asked if asked[model] != asked[first]]:
+        raise DataError(
+            f"{name!r}: {first!r} and {others[0]!r} were asked different questions (prompts or answers), so that their"
+            " scores cannot be compared. Evaluate both with the same task"
+        )
 
 
 def _is_mean(result: Mapping[str, Any], name: str, metric: str) -> bool:
@@ -170,7 +233,11 @@ def _common(results: Mapping[str, Any], kind: str) -> list[str]:
                 f"{', '.join(sorted(missing))}: only one of {first!r} and {other!r} was evaluated on it. Evaluate both"
             )
         for name, facts in results[first][kind].items():
-            for key, what in (("items_sha256", "items"), ("num_fewshot", "numbers of examples in prompts")):
+            for key, what in (
+                ("items_sha256", "items"),
+                ("num_fewshot", "numbers of examples in prompts"),
+                ("version", "versions of the task"),
+            ):
                 if facts.get(key) != results[other][kind][name].get(key):
                     raise DataError(
                         f"{name!r}: {first!r} and {other!r} were evaluated on different {what}, so that their scores"
@@ -185,43 +252,28 @@ def _check_whole(model: str, name: str, found: int, expected: int) -> None:
 
 
 def _judged(contest: _Contest, models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
-    sums = contest.columns.sum(axis=0)
-    drawn = resampled_sums(contest.columns, contest.name, config.resamples, config.seed)
-    scores = {model: sums[2 * place] / sums[2 * place + 1] for place, model in enumerate(models)}
-    of_draws = {model: drawn[:, 2 * place] / drawn[:, 2 * place + 1] for place, model in enumerate(models)}
-    return [_row(contest, model, baseline, scores, of_draws, [len(contest.columns)]) for model in models]
+    items = sums_of_items(contest.columns, contest.name, config.resamples, config.seed)
+    return [_row(contest, model, baseline, models, [items]) for model in models]
 
 
 def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
     """The mean of the held-out sets, each drawn by itself."""
-    import numpy
-
     sets = [contest for contest in contests if contest.kind == "held out"]
     if len(sets) < 2:
         return []
-    drawn = [resampled_sums(one.columns, one.name, config.resamples, config.seed) for one in sets]
-    scores, of_draws = {}, {}
-    for place, model in enumerate(models):
-        totals = [one.columns.sum(axis=0) for one in sets]
-        scores[model] = numpy.mean([sums[2 * place] / sums[2 * place + 1] for sums in totals])
-        of_draws[model] = numpy.mean([sums[:, 2 * place] / sums[:, 2 * place + 1] for sums in drawn], axis=0)
+    items = [sums_of_items(one.columns, one.name, config.resamples, config.seed) for one in sets]
     average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None, False)
-    sizes = [len(one.columns) for one in sets]
-    return [_row(average, model, baseline, scores, of_draws, sizes) for model in models]
+    return [_row(average, model, baseline, models, items) for model in models]
 
 
-def _row(
-    contest: _Contest,
-    model: str,
-    baseline: str,
-    scores: Mapping[str, Any],
-    of_draws: Mapping[str, Array],
-    sizes: list[int],
-) -> dict[str, Any]:
-    # A set of one document says nothing of how documents differ, so neither does an average with it.
-    items = sum(sizes) if min(sizes) > 1 else 1
-    values = contest.values(list(scores))
-    score = estimate_of_items(float(scores[model]), of_draws[model], items, len(sizes))
+def _row(contest: _Contest, model: str, baseline: str, models: list[str], sets: Sequence[ItemSums]) -> dict[str, Any]:
+    def score_of(one: str, sums: Array) -> Array:
+        """The mean over the sets."""
+        place = 2 * models.index(one)
+        return (sums[..., place] / sums[..., place + 1]).mean(axis=-1)
+
+    values = contest.values(models)
+    score = estimate_of_items(lambda sums: score_of(model, sums), sets)
     if values and (error := agreeing(values[model])) is not None:
         score = replace(score, standard_error=error)
     row: dict[str, Any] = {
@@ -233,14 +285,13 @@ def _row(
         "standard_error": score.standard_error,
         "chance": contest.chance,
         "higher_is_better": contest.higher_is_better,
-        "items": sum(sizes),
+        "items": sum(one.items for one in sets),
     }
     if model == baseline:
         return row
     difference = agreeing_difference(values[model], values[baseline]) if values else None
     if difference is None:
-        of_pairs = of_draws[model] - of_draws[baseline]
-        difference = estimate_of_items(float(scores[model] - scores[baseline]), of_pairs, items, len(sizes))
+        difference = estimate_of_items(lambda sums: score_of(model, sums) - score_of(baseline, sums), sets)
     return {
         **row,
         "difference": difference.value,
@@ -299,7 +350,8 @@ def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any
     for number, model in enumerate(others):
         many_axes[0].scatter([], [], color=f"C{number % 10}", label=plain(model))
     figure.suptitle(f'Differences from "{plain(baseline)}", with {CONFIDENCE:.0%} intervals', fontsize="medium")
-    figure.legend(loc="outside right upper", fontsize="small")
+    # Below, where long names have room: beside the panels they would cover the title.
+    figure.legend(loc="outside lower center", fontsize="small")
     return figure
 
 

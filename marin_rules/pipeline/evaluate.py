@@ -141,10 +141,11 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     for row in rows:
         _print(row)
     for name, found in results["held_out"].items():
-        if lost := found["unknown_tokens"]:
+        if lost := found["changed_documents"]:
             print(
-                f"held out {name}: {lost} tokens stand for text that the tokenizer loses, so that the bits per byte are"
-                " too low: do not compare them with those of another tokenizer"
+                f"held out {name}: the tokenizer loses something of {lost} of {found['documents']} documents"
+                f" ({found['unknown_tokens']} unknown tokens), so that the bits per byte are too low: do not compare"
+                " them with those of another tokenizer"
             )
     for name, found in results["tasks"].items():
         if cut := found["truncated_prompts"]:

@@ -63,8 +63,8 @@ class MixtureConfig:
 
     simulated_epoching: SimulatedEpoching | None = None
     block_size: int = 2048
-    """Sequences in which the weights are kept exactly. Levanter starts a stage at a multiple of it: `start_step` times
-    the batch size has to be one."""
+    """Sequences that are divided by the weights, a whole number to each component. Levanter starts a stage at a
+    multiple of it: `start_step` times the batch size has to be one."""
 
     output_path: str = THIS_OUTPUT_PATH
 
@@ -215,9 +215,10 @@ def _check_weights(weights: Mapping[str, float], where: str) -> None:
 
 
 def _refuse_unseen(stage: MixtureStage, block_size: int) -> None:
-    """Levanter gives each component a whole number of a block's sequences: none to one that would get less than one."""
+    """None of a block's sequences goes to a component that would get less than one."""
+    given = _sequences(stage.weights, block_size)
     for name, share in _shares(stage.weights).items():
-        if 0 < share * block_size < 1:
+        if share > 0 and not given[name]:
             raise DataError(
                 f"{name!r} has {share:.2g} of all weights in the stage from step {stage.start_step}, less than one of"
                 f" the {block_size} sequences of a block: it would never be seen. Give it more weight, 0 for validation"
@@ -251,6 +252,15 @@ def _told(tokenizer: str | InputName) -> str:
 def _shares(weights: Mapping[str, float]) -> dict[str, float]:
     total = math.fsum(weights.values())
     return {name: weight / total for name, weight in weights.items()}
+
+
+def _sequences(weights: Mapping[str, float], block_size: int) -> dict[str, int]:
+    """Of a block, as Levanter divides it: whole numbers, rounded down, and what is left to the largest."""
+    shares = _shares(weights)
+    total = sum(shares.values())  # It divides once more: a last digit can decide where a number is rounded to.
+    given = {name: int(share / total * block_size) for name, share in shares.items()}
+    given[max(given, key=lambda name: given[name])] += block_size - sum(given.values())
+    return given
 
 
 # --- the step
@@ -307,7 +317,8 @@ def mixture(config: MixtureConfig) -> dict[str, Any]:
 
 
 def contributions(config: MixtureConfig, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """What each component gives to the whole training: its share, and with `train_tokens` its tokens and epochs."""
+    """What each component gives to the whole training: its share of what Levanter reads, which deals in whole sequences
+    of a block, and with `train_tokens` its tokens and epochs."""
     starts = [stage.start_step for stage in config.stages]
     ends = [*starts[1:], config.train_steps or starts[-1] + 1]
     # Without the number of steps nobody knows how long the last of several stages lasts: shares are then those of it.
@@ -316,12 +327,12 @@ def contributions(config: MixtureConfig, sizes: Mapping[str, int]) -> dict[str, 
         lengths = [*[0] * (len(starts) - 1), 1]
     epoching = config.simulated_epoching
     used = 1.0 if epoching is None else epoching.experiment_tokens / epoching.target_tokens
+    block = config.block_size
     found: dict[str, Any] = {}
+    given = [_sequences({name: stage.weights.get(name, 0.0) for name in sizes}, block) for stage in config.stages]
     for name, size in sizes.items():
-        parts = [
-            _shares(stage.weights).get(name, 0.0) * length for stage, length in zip(config.stages, lengths, strict=True)
-        ]
-        share = math.fsum(parts) / sum(lengths)
+        sequences = sum(of_stage[name] * length for of_stage, length in zip(given, lengths, strict=True))
+        share = sequences / (block * sum(lengths))
         found[name] = {"share": share}
         if config.train_tokens is not None:
             expected = share * config.train_tokens
@@ -372,18 +383,21 @@ def _draw(path: str, result: Mapping[str, Any]) -> None:
 
     with matplotlib.rc_context({"svg.hashsalt": "mixture", "svg.fonttype": "none"}):
         stages = result["stages"]
-        figure = Figure(figsize=(7, 1.2 + 0.5 * len(stages)), layout="constrained")
+        shown = [name for name in result["components"] if any(stage["weights"][name] for stage in stages)]
+        # The list of names is the higher part of most figures, and the usual ten colours would come again.
+        figure = Figure(figsize=(7, max(1.2 + 0.5 * len(stages), 0.4 + 0.18 * len(shown))), layout="constrained")
+        many = matplotlib.colormaps["turbo"]
+        colours = [f"C{n}" if len(shown) <= 10 else many(n / (len(shown) - 1)) for n in range(len(shown))]
         axes = figure.add_subplot()
         labels = [f"from step {stage['start_step']}" for stage in stages]
         left = [0.0] * len(stages)
-        for name in result["components"]:
+        for name, colour in zip(shown, colours, strict=True):
             widths = [stage["weights"][name] for stage in stages]
-            if any(widths):
-                axes.barh(labels, widths, left=left, label=plain(name))
-                left = [place + width for place, width in zip(left, widths, strict=True)]
+            axes.barh(labels, widths, left=left, label=plain(name), color=colour, edgecolor="white", linewidth=0.5)
+            left = [place + width for place, width in zip(left, widths, strict=True)]
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
         axes.set_xlabel("share of training tokens")
-        axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+        figure.legend(fontsize="small", loc="outside right center")
         with into_place(path) as file:
             figure.savefig(file, format="svg", metadata={"Date": None})

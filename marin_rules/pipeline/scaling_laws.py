@@ -10,6 +10,7 @@ fell into it. Runs that cannot fix a law, or a budget that has no best size, fai
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -58,8 +59,10 @@ class ScalingLawConfig:
 def scaling_law(config: ScalingLawConfig) -> dict[str, Any]:
     """Fit, check, write; returns what `law.json` says."""
     check_scaling_law(config)
-    runs = read_runs({name: str(path) for name, path in config.runs.items()}, config.metric)
-    held_out = read_runs({name: str(path) for name, path in config.held_out.items()}, config.metric)
+    paths = {name: str(path) for name, path in {**config.runs, **config.held_out}.items()}
+    of_all = read_runs(paths, config.metric)
+    runs = [run for run in of_all if run.name in config.runs]
+    held_out = [run for run in of_all if run.name in config.held_out]
     law = fit_law(runs, resamples=config.resamples, seed=config.seed, huber=config.huber) if config.fit_law else None
     optima: list[Optimum] = []
     if config.fit_isoflops:
@@ -82,6 +85,13 @@ def check_scaling_law(config: ScalingLawConfig) -> None:
     """Refuse what no runs could make a law of."""
     if both := sorted(set(config.runs) & set(config.held_out)):
         raise DataError(f"{', '.join(both)} cannot be held out and fitted to: name it in one of the two")
+    places = list({**config.runs, **config.held_out}.items())
+    for number, (name, place) in enumerate(places):
+        if twins := [other for other, its_place in places[:number] if its_place == place]:
+            raise DataError(
+                f"the runs {twins[0]!r} and {name!r} are the same training: it is one run, and cannot be held out from"
+                " itself. Name it once"
+            )
     refuse_few_resamples(config.resamples)
     if not config.huber > 0:
         raise DataError(f"huber is {config.huber}: use a relative error above 0")
@@ -147,7 +157,7 @@ def _figure(
 ) -> Any:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    figure, axes = new_figure()
+    figure, axes = new_figure(width=9.0)
     axes.set(xscale="log", yscale="log", ylabel=plain(config.metric))
     if optima:
         _draw_budgets(axes, optima)
@@ -161,7 +171,8 @@ def _figure(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-    axes.legend(fontsize="small")
+    # Beside the curves, which leave no corner free.
+    figure.legend(loc="outside right center", fontsize="small")
     return figure
 
 
@@ -199,12 +210,12 @@ def _draw_law(
     if law is not None:
         big_a, big_b, constant, a, b = (law.estimates()[name].value for name in NAMES)
         axes.set_title(f"L = {big_a:.3g} / N^{a:.3g} + {big_b:.3g} / D^{b:.3g} + {constant:.3g}", fontsize="medium")
-    for run in held_out:
+    for run, marker in zip(held_out, itertools.cycle("x+1234")):
         assert law is not None
         one = law.predict(run.parameters, run.tokens, seed)
         ends = [[one.value - (one.low or 0)], [(one.high or 0) - one.value]]
         label = plain(f"{run.name}, predicted with {CONFIDENCE:.0%} interval")
         axes.errorbar([run.tokens], [one.value], ends, color="black", fmt="_", capsize=3, label=label)
         axes.scatter(
-            [run.tokens], [run.loss], color="black", marker="x", label=plain(f"{run.name}, measured"), zorder=3
+            [run.tokens], [run.loss], color="black", marker=marker, label=plain(f"{run.name}, measured"), zorder=3
         )

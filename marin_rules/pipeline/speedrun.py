@@ -88,6 +88,11 @@ def measured(name: str, training_path: str, evaluation_path: str, set_name: str)
         raise DataError(f"speedrun {name!r}: {evaluation_path} has no results for the held-out set {set_name!r}")
     _check_evaluation(name, training_path, facts, results)
     found = results["held_out"][set_name]
+    if lost := found.get("changed_documents"):
+        raise DataError(
+            f"speedrun {name!r}: the model's tokenizer loses something of {lost} documents of {set_name!r}, so that its"
+            " bits per byte are too low to be ranked: use a tokenizer that keeps every byte"
+        )
     _check_samples(name, evaluation_path, set_name, found)
     info = read_json(join(training_path, ".executor_info")) or {}
     return {
@@ -117,7 +122,7 @@ def leaderboard(config: LeaderboardConfig) -> dict[str, Any]:
         sets = ", ".join(f"{record['name']}: {record['set']}" for record in records)
         raise DataError(f"the records are of different documents, which cannot be ranked ({sets})")
     records.sort(key=lambda record: (record["bits_per_byte"], record["flops"], record["name"]))
-    rows = [{"rank": rank, **record} for rank, record in enumerate(records, 1)]
+    rows = [{**record, "rank": rank} for rank, record in enumerate(records, 1)]
     write_csv(join(config.output_path, "report", "leaderboard.csv"), COLUMNS, rows)
     with into_place(join(config.output_path, "index.html")) as file:
         file.write(page(config.title, rows).encode())
@@ -136,6 +141,7 @@ def check_leaderboard(config: LeaderboardConfig) -> None:
 
 
 def _check_training(name: str, path: str, facts: Mapping[str, Any]) -> None:
+    refuse_other_weights(name, facts.get("began_with"))
     lines = [line for line in read_lines(name, path) if "tokens" in line and "train/loss" in line]
     if not lines:
         raise DataError(f"speedrun {name!r}: {join(path, 'metrics.jsonl')} has no steps with their tokens")
@@ -175,6 +181,16 @@ def _check_evaluation(name: str, training_path: str, facts: Mapping[str, Any], r
     refuse_other_settings(name, results["settings"])
 
 
+def refuse_other_weights(name: str, weights: str | InputName | None) -> None:
+    """A training is cheap if another has done the work."""
+    if weights is not None:
+        place = weights.step.name if isinstance(weights, InputName) and weights.step is not None else weights
+        raise DataError(
+            f"speedrun {name!r}: its training began with the weights of {place}, whose cost nobody has counted: record"
+            " one that begins with random weights"
+        )
+
+
 def refuse_other_settings(name: str, settings: Mapping[str, Any]) -> None:
     """Settings that would make a score better, or another set of it."""
     if most := settings.get("max_documents"):
@@ -206,8 +222,11 @@ def _check_samples(name: str, evaluation_path: str, set_name: str, found: Mappin
 def _checked(name: str, path: str) -> dict[str, Any]:
     """A record whose numbers are still those of its files."""
     record = read_json(join(path, "record.json"))
-    if not isinstance(record, dict) or "training_path" not in record:
+    if not isinstance(record, dict):
         raise DataError(f"record {name!r}: {join(path, 'record.json')} does not exist. Has its step succeeded?")
+    for key in ("name", "training_path", "evaluation_path", "set"):
+        if not isinstance(record.get(key), str):
+            raise DataError(f"record {name!r}: {join(path, 'record.json')} has no {key}: make the record again")
     now = measured(record["name"], record["training_path"], record["evaluation_path"], record["set"])
     for key, value in now.items():
         if record.get(key) != value:

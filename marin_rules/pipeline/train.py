@@ -98,7 +98,11 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
             recorder,
             devices,
             compared=compared,
-            more={"data": _data_facts(str(config.data_path), data), "tags": list(config.running.tags)},
+            more={
+                "data": _data_facts(str(config.data_path), data),
+                "began_with": _first_weights(beginning),
+                "tags": list(config.running.tags),
+            },
         )
 
 
@@ -135,10 +139,14 @@ def _origin(config: TrainConfig, model: LlamaConfig, data: TrainingData, beginni
         "model": asdict(model),
         "data": _data_facts(str(config.data_path), data)["sha256"],
     }
-    for folder in (beginning.get(name) for name in ("initialize_from_hf", "initialize_model_from_checkpoint_path")):
-        if folder is not None:
-            origin["first_weights"] = content_of(folder, whole=False)
+    if (folder := _first_weights(beginning)) is not None:
+        origin["first_weights"] = content_of(folder, whole=False)
     return origin
+
+
+def _first_weights(beginning: Mapping[str, Any]) -> str | None:
+    """Where they are, unless they are random."""
+    return beginning.get("initialize_from_hf") or beginning.get("initialize_model_from_checkpoint_path")
 
 
 def _compare(

@@ -73,7 +73,8 @@ def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
         )
         if not is_first:
             return None
-        more = {"preferences": {"path": str(config.preferences_path), **counts}, "beta": config.beta}
+        preferences = {"path": str(config.preferences_path), **counts}
+        more = {"preferences": preferences, "beta": config.beta, "began_with": folder}
         return conclude(config.output_path, given, model, tokenizer.path, recorder, devices, compared={}, more=more)
 
 

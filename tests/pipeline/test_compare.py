@@ -160,6 +160,19 @@ def test_a_difference_has_a_sign_and_says_which_way_is_better(
         assert f"<!-- {label} -->" in drawn
 
 
+def test_long_names_of_models_do_not_cover_the_title(evaluations: Evaluations, tmp_path: Path) -> None:
+    names = ["small", "llama-600m-with-a-longer-warmup-and-twice-the-data"]
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in names}
+    compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+    drawn = (tmp_path / "out" / "report" / "compare.svg").read_text()
+    title = re.search(r"<!-- Differences.*?translate\([\d.]+ ([\d.]+)\)", drawn, re.DOTALL)
+    legend = re.search(r'<g id="legend_1">.*?<path d="([^"]*)"', drawn, re.DOTALL)
+    assert title is not None
+    assert legend is not None
+    heights = [float(y) for _, y in re.findall(r"([\d.]+) ([\d.]+) *$", legend[1], re.MULTILINE)]
+    assert min(heights) > float(title[1]), "heights are counted from the top"
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [
@@ -174,6 +187,51 @@ def test_other_items_are_refused_by_name(
     paths = {"one": evaluations.write("one", HARD, hits), "two": evaluations.write("two", HARD, hits, **other)}
     with pytest.raises(DataError, match=message):
         compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+
+
+def alter(path: str, *keys: str, value: Any) -> None:
+    """Set something that the results of an evaluation say."""
+    file = Path(path, "results.json")
+    contents = whole = json.loads(file.read_text())
+    for key in keys[:-1]:
+        contents = contents.setdefault(key, {})
+    contents[keys[-1]] = value
+    file.write_text(json.dumps(whole))
+
+
+def test_the_same_items_in_other_words_are_refused(evaluations: Evaluations, tmp_path: Path) -> None:
+    hits, out = [True, False] * 20, str(tmp_path / "out")
+    paths = {name: evaluations.write(name, HARD, hits) for name in ("one", "two")}
+    samples = Path(paths["two"], "samples", "quiz.jsonl")
+    rows = [{**json.loads(line), "prompts": ["Which?"]} for line in samples.read_text().splitlines()]
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="'quiz': 'one' and 'two' were asked different questions"):
+        compare(CompareConfig(paths, output_path=out))
+    alter(paths["two"], "settings", "chat_template", value=True)
+    notes = compare(CompareConfig(paths, output_path=out))["notes"]
+    assert len(notes) == 1
+    assert notes[0].endswith("chat_template (one: None, two: True)")
+    alter(paths["two"], "tasks", "quiz", "version", value=2.0)
+    with pytest.raises(DataError, match="'quiz': 'one' and 'two' were evaluated on different versions of the task"):
+        compare(CompareConfig(paths, output_path=out))
+
+
+def test_more_context_is_refused(evaluations: Evaluations, tmp_path: Path) -> None:
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in ("one", "two")}
+    alter(paths["two"], "settings", "overlap", value=64)
+    with pytest.raises(DataError, match=r"different context .overlap one: 0, two: 64."):
+        compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+
+
+def test_a_tokenizer_that_loses_text_is_noted_beside_another(
+    evaluations: Evaluations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in ("one", "two")}
+    alter(paths["two"], "held_out", "news", "changed_documents", value=7)
+    assert compare(CompareConfig(paths, output_path=str(tmp_path / "out")))["notes"] == [], "the same tokenizer"
+    alter(paths["two"], "model", "tokenizer_sha256", value="another")
+    compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+    assert "note: news: the tokenizer of two loses something of 7 of 120 documents" in capsys.readouterr().out
 
 
 def test_what_cannot_be_compared_is_refused(evaluations: Evaluations, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from marin_rules import ExecutorStep, compute_output_path
+from marin_rules import ExecutorStep, InputName, compute_output_path
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation
 from marin_rules.pipeline.evaluation.task_files import EvalTask
+from marin_rules.pipeline.training.config import Hyperparameters, TrainConfig
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -31,7 +32,9 @@ def path(step: ExecutorStep) -> str:
 
 MODEL, TEXT = ExecutorStep(name="model", fn=print, config=None), ExecutorStep(name="text", fn=print, config=None)
 
-RUNS = {str(number): MODEL for number in range(7)}
+RUNS = {str(number): ExecutorStep(name=f"run-{number}", fn=print, config=None) for number in range(7)}
+
+TUNED = TrainConfig("tokens", None, Hyperparameters(4, 8, 1e-3), initialize_from_hf=InputName(MODEL, name=None))
 
 HELPERS = {
     "eval": lambda d, **changes: d.default_eval(MODEL, **{"evals": ["piqa"], "held_out": {"text": TEXT}, **changes}),
@@ -187,6 +190,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "2 runs have no best size among them",
     ),
     "a run twice": (lambda d: d.default_scaling_law("x", RUNS, held_out={"3": MODEL}), "3 cannot be held out"),
+    "a run by two names": (
+        lambda d: d.default_scaling_law("x", {**RUNS, "again": RUNS["3"]}),
+        "the runs '3' and 'again' are the same training",
+    ),
     "no law": (lambda d: d.default_scaling_law("x", RUNS, law=False), "nothing to fit"),
     "a budget": (lambda d: d.default_scaling_law("x", RUNS, budgets=[0.0]), "a budget of 0.0 FLOPs buys nothing"),
     "a set of a speedrun": (
@@ -196,6 +203,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a part of a set": (
         lambda d: d.default_speedrun("x", MODEL, d.default_eval(MODEL, held_out={"a": TEXT}, max_documents=3), "a"),
         "saw a part of the set only .max_documents 3",
+    ),
+    "another's weights": (
+        lambda d: d.default_speedrun("x", ExecutorStep(name="tuned", fn=print, config=TUNED), TEXT, "a"),
+        "'x': its training began with the weights of model",
     ),
     "a record twice": (
         lambda d: d.default_leaderboard("x", [d.default_speedrun("y", place, TEXT, "a") for place in (MODEL, TEXT)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,18 @@ def test_stages_count_by_their_lengths(tmp_path: Path) -> None:
     # A quarter of the steps has half books; and of each set only a half is there, as in a run of twice the length.
     assert found["contributions"]["books"] == {"share": 0.125, "tokens": 500, "epochs": 1.0}
     assert found["contributions"]["web"] == {"share": 0.875, "tokens": 3500, "epochs": 7.0}
+
+
+def test_the_picture_has_room_and_a_colour_for_every_component(tmp_path: Path) -> None:
+    names = [f"component-{number}" for number in range(24)]
+    components = {name: written(tmp_path / name, train=1000) for name in names}
+    made(lm_mixture_data_config(components, dict.fromkeys(names, 1.0)), tmp_path / "out")
+    drawn = (tmp_path / "out" / "report" / "mixture.svg").read_text()
+    (height,) = map(float, re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn))
+    places = {name: float(y) for y, name in re.findall(r'<text [^>]*? y="([-\d.]+)"[^>]*>([^<]+)</text>', drawn)}
+    assert all(0 < places[name] < height for name in names)
+    legend = drawn[drawn.index('<g id="legend_1">') :]
+    assert len(set(re.findall(r"fill: (#[0-9a-f]{6})", legend)) - {"#ffffff"}) >= len(names)
 
 
 def test_one_component_needs_no_picture(tmp_path: Path) -> None:

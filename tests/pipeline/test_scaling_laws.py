@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,23 @@ def test_the_best_sizes_of_budgets_make_a_power_law() -> None:
     assert law["exponent"].value == pytest.approx(0.38 / 0.72, rel=0.03)
 
 
+def test_budgets_are_drawn_independently() -> None:
+    """Whose noise happens to be alike: with the same draws for both, the exponent would be certain."""
+    noise = numpy.random.default_rng(1).normal(0, 0.01, 6)
+    optima = []
+    for flops, best in ((1e15, 1e6), (1e16, 3e6)):
+        sizes = numpy.geomspace(best / 5, best * 5, 6)
+        losses = 3 + 0.1 * numpy.log(sizes / best) ** 2 + noise
+        runs = [TrainingRun("r", int(size), 1, flops, loss) for size, loss in zip(sizes, losses, strict=True)]
+        optima.append(find_optimum(budgets_of(runs)[0]))
+    law = size_law(optima)
+    assert law is not None
+    of_sizes = [float(numpy.std(optimum.resampled)) for optimum in optima]
+    # The slope of a line through two points.
+    expected = float(numpy.hypot(*of_sizes) / numpy.log(10))
+    assert law["exponent"].standard_error == pytest.approx(expected, rel=0.25)
+
+
 def test_the_interval_of_a_best_size_holds_the_truth() -> None:
     """Where the curve is the parabola that it is taken for: 38 of 40 on average, and 33 or fewer once in a thousand."""
     truth, hits = 1.3e6, 0
@@ -204,6 +222,12 @@ def test_the_step_predicts_a_run_that_it_has_not_seen(tmp_path: Path, capsys: py
     first = (tmp_path / "out" / "report" / "law.svg").read_bytes()
     for label in (b"new, measured", b"new, predicted with 95% interval", b"training tokens", b"eval/loss"):
         assert b"<!-- %b -->" % label in first
+    frame, legend = (
+        [float(x) for x, _ in re.findall(r"([\d.]+) ([\d.]+) *$", found[1], re.MULTILINE)]
+        for name in ("patch_2", "legend_1")
+        if (found := re.search(rf'<g id="{name}">.*?<path d="([^"]*)"', first.decode(), re.DOTALL))
+    )
+    assert min(legend) > max(frame), "it covers no run"
     scaling_law(ScalingLawConfig(runs, new, budgets=[1e18], resamples=100, output_path=str(tmp_path / "again")))
     assert (tmp_path / "again" / "report" / "law.svg").read_bytes() == first
 
@@ -235,6 +259,41 @@ def test_runs_that_left_too_little_are_refused_by_name(tmp_path: Path) -> None:
     Path(good, "metrics.jsonl").write_text(whole)
     with pytest.raises(DataError, match="good cannot be held out and fitted to"):
         scaling_law(ScalingLawConfig({"good": good}, {"good": good}, output_path=out))
+    with pytest.raises(DataError, match="the runs 'good' and 'new' are the same training"):
+        scaling_law(ScalingLawConfig({"good": good}, {"new": good}, output_path=out))
     Path(good, "training.json").write_text(json.dumps({"steps": 1, "parameters": 5, "tokens": 3, "flops": None}))
     with pytest.raises(DataError, match=r"run 'good'.*None as its flops"):
         scaling_law(ScalingLawConfig({"good": good}, output_path=out))
+
+
+@pytest.mark.parametrize(
+    ("metric", "other", "message"),
+    [
+        ("eval/loss", {"tokenizer_sha256": "b"}, "have different tokenizers, so that their 'eval/loss'"),
+        ("eval/bpb", {"tokenizer_sha256": "b", "news": "the same in other tokens"}, None),
+        ("eval/bpb", {"news": "b"}, "have different held-out texts"),
+        ("eval/loss", {"news": "b"}, "have different held-out texts"),
+        ("eval/loss", {"books": "b"}, "have different held-out texts"),
+        ("eval/news/loss", {"books": "b"}, None),
+        ("eval/news/loss", {"news": "b"}, "have different held-out texts"),
+    ],
+)
+def test_losses_of_other_tokens_or_texts_make_no_law(
+    metric: str, other: dict[str, str | None], message: str | None, tmp_path: Path
+) -> None:
+    paths = {one.name: write_run(tmp_path / "runs", one) for one in grid(3)}
+    for number, path in enumerate(paths.values()):
+        metrics = Path(path, "metrics.jsonl")
+        metrics.write_text(metrics.read_text().replace("eval/loss", metric))
+        texts = {"tokenizer_sha256": "a", "news": "a", "web": None} | (other if number == 7 else {})
+        tokenizer = texts.pop("tokenizer_sha256")
+        components = {name: {"sha256": {"validation": text} if text else {}} for name, text in texts.items()}
+        facts = json.loads(Path(path, "training.json").read_text())
+        facts["data"] = {"tokenizer_sha256": tokenizer, "components": components}
+        Path(path, "training.json").write_text(json.dumps(facts))
+    config = ScalingLawConfig(paths, metric=metric, resamples=100, output_path=str(tmp_path / "out"))
+    if message is None:
+        scaling_law(config)
+    else:
+        with pytest.raises(DataError, match=message):
+            scaling_law(config)

@@ -95,6 +95,7 @@ SCORE = ["held_out", "news", "bits_per_byte"]
 @pytest.mark.parametrize(
     ("file", "keys", "value", "message"),
     [
+        (TRAINING, ["began_with"], "big/hf/step-9", "began with the weights of big/hf/step-9, whose cost nobody has"),
         (TRAINING, ["tokens"], 8192, "8192 tokens, but its last step in metrics.jsonl 4096"),
         (TRAINING, ["flops"], 1e6, r"1e\+06 flops, but its last step"),
         (TRAINING, ["parameters"], 1_000_000, "cannot be right for 1,000,000 parameters"),
@@ -103,6 +104,7 @@ SCORE = ["held_out", "news", "bits_per_byte"]
         (TRAINING, ["seconds"], 1.0, "1.0 seconds, but its steps took 1.5"),
         (RESULTS, ["model", "path"], "/elsewhere/hf/step-3", "evaluation is of /elsewhere/hf/step-3"),
         (RESULTS, ["settings", "max_documents"], 5, "saw a part of the set only"),
+        (RESULTS, ["held_out", "news", "changed_documents"], 2, "tokenizer loses something of 2 documents of 'news'"),
         (RESULTS, ["settings", "overlap"], 5, "gave each window more context than others do .overlap 5"),
         (
             RESULTS,
@@ -190,6 +192,31 @@ def test_a_record_that_was_polished_is_refused(runs: Runs) -> None:
     runs.change("one", "record/record.json", "bits_per_byte", value=0.9)
     with pytest.raises(DataError, match=r"record 'one': it says bits_per_byte 0.9, but .* 1.5"):
         board(runs, config)
+
+
+def test_a_record_does_not_say_its_own_rank(runs: Runs) -> None:
+    good, forged = runs.make("good", bits=1.2), runs.make("forged", bits=1.9)
+    record_speedrun(forged)
+    runs.change("forged", "record/record.json", "rank", value=1)
+    _, text = board(runs, good, forged)
+    cells = Page(text).cells
+    assert [cells[cells.index(name) - 1] for name in ("good", "forged")] == ["1", "2"]
+
+
+@pytest.mark.parametrize("key", ["name", "evaluation_path", "set"])
+def test_a_record_that_lacks_something_is_refused_by_name(key: str, runs: Runs) -> None:
+    config = runs.make("one")
+    record_speedrun(config)
+    runs.change("one", "record/record.json", key, value=None)
+    with pytest.raises(DataError, match=rf"record 'one': .*record.json has no {key}: make the record again"):
+        board(runs, config)
+
+
+def test_chance_is_that_of_every_tokenizer(runs: Runs) -> None:
+    one, other = runs.make("one", bits=1.2), runs.make("other", bits=1.9)
+    runs.change("other", RESULTS, "held_out", "news", "chance", "bits_per_byte", "value", value=3.25)
+    _, text = board(runs, one, other)
+    assert "gets 2.500 to 3.250, by tokenizer" in text
 
 
 def test_records_of_different_documents_are_not_ranked(runs: Runs) -> None:

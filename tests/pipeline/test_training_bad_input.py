@@ -96,11 +96,12 @@ def go_on_with(tmp: Path, shape: LlamaConfig, *, tokenizer: str | None = None, d
     return TrainConfig(str(tokens), MODEL, GIVEN, initialize_from_checkpoint_path=str(tmp / "before"))
 
 
-def mixed(tmp: Path, weights: dict[str, float], **components: Path) -> TrainConfig:
+def mixed(tmp: Path, weights: dict[str, float], *, part_used: float = 1.0, **components: Path) -> TrainConfig:
     facts = {
         "components": {name: {"path": str(path)} for name, path in components.items()},
         "stages": [{"start_step": 0, "weights": weights}],
         "validation": [],
+        "simulated_epoching": {"experiment_tokens": int(1000 * part_used), "target_tokens": 1000},
     }
     (tmp / "mixture.json").write_text(json.dumps(facts))
     return TrainConfig(str(tmp), MODEL, GIVEN)
@@ -126,6 +127,10 @@ BAD: dict[str, tuple[Callable[[Path], TrainConfig], str]] = {
     "less than a sequence": (
         lambda tmp: TrainConfig(str(write_tokens(tmp / "a", train=31)), MODEL, GIVEN),
         "has 31 tokens, which is less than a sequence of 32",
+    ),
+    "less than a sequence in simulated epoching": (
+        lambda tmp: mixed(tmp, {"a": 1.0}, part_used=0.1, a=write_tokens(tmp / "a", train=319)),
+        "has 9 sequences of 32, and simulated epoching uses 0.1 of them, which is not one: leave a out",
     ),
     "a vocabulary that is too small": (
         lambda tmp: begin_with(tmp, write_model(tmp / "m", vocab_size=19)),

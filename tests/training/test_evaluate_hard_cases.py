@@ -64,6 +64,9 @@ FOLDERS = {
         "by_task": group("by_task", weight_by_size="false"),
         "by_item": group("by_item", weight_by_size="true"),
         "written": WRITTEN.replace("ENDS", '"<|pad|>"'),
+        "from_few": WRITTEN.replace("task: written", "task: from_few")
+        .replace("ENDS", '"x"')
+        .replace("do_sample: false", "do_sample: true, temperature: 1.0, top_k: 1"),
         "no_answer": choice("no_answer").replace("{{choices}}", "{{['' if query == 'The ant' else 'runs', query]}}")
         + 'target_delimiter: ""\n',
         "one_answer": choice("one_answer").replace("{{choices}}", "{{['runs']}}").replace("label", "0"),
@@ -87,16 +90,21 @@ CASES: dict[str, dict[str, Any]] = {
     "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
     "written": {"model": "pausing", "tasks": ["written"]},
     "no answer": {"tasks": ["no_answer"]},
+    "other sampling": {"tasks": ["from_few"]},
     "short": {"tasks": ["animals"], "max_length": 9},
     "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
     "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
     "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
+    "begun once": {"model": "talking", "tasks": ["animals"], "chat_template": True, "begin_with_first_token": True},
+    "begun by the template": {"model": "talking", "tasks": ["animals"], "chat_template": True},
+    "twins": {"tasks": ["by_task"], "others": [{"name": "animals", "alias": "by_task.animals"}]},
     "narrower layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "narrow"},
     "certain": {"tasks": ["certain"]},
     "stated": {"tasks": ["stated"]},
     "broken weights": {"model": "broken", "tasks": ["animals"]},
     "capped": {"model": "capped", "sets": ["texts"]},
     "losing": {"model": "losing", "sets": ["texts"]},
+    "small letters": {"model": "small_letters", "sets": ["texts"]},
     "few tokens": {"model": "few_tokens", "sets": ["texts"]},
     **{name: {"folder": name, "tasks": ["planted"]} for name in PLANTED},
     "trusted": {"folder": "function", "tasks": ["planted"], "allow_code": True},
@@ -135,6 +143,7 @@ for name, case in cases.items():
     held_out = {one: f"{folder}/{one}" for one in case.pop("sets", [])}
     place, allow_code = f"{folder}/{case.pop('folder', 'tasks')}", case.pop("allow_code", False)
     tasks = [EvalTask(one, folder=place, allow_code=allow_code) for one in case.pop("tasks", [])]
+    tasks += [EvalTask(**one, folder=place) for one in case.pop("others", [])]
     path, output = f"{folder}/{case.pop('model', 'model')}", f"{folder}/out/{name}"
     try:
         evaluate(EvaluateConfig(path, held_out, tasks, offline=True, batch_rows=2, output_path=output, **case))
@@ -205,6 +214,13 @@ def _write_models(folder: Path) -> None:
     write_model(folder / "pausing", pausing())
     write_model(folder / "losing", weights)
     lose(folder / "losing", "W")
+    write_model(folder / "small_letters", weights)
+    tokenizer = folder / "small_letters" / "tokenizer.json"
+    tokenizer.write_text(json.dumps({**json.loads(tokenizer.read_text()), "normalizer": {"type": "Lowercase"}}))
+    write_model(folder / "talking", weights)
+    settings = folder / "talking" / "tokenizer_config.json"
+    template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "chat_template": template}))
     write_model(folder / "shallow", weights)
     write_model(folder / "narrow", weights)
     write_model(folder / "capped", weights)
@@ -263,10 +279,11 @@ def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
 
 def test_text_that_a_tokenizer_loses_is_counted_and_told(outcome: Path) -> None:
     assert read(outcome, "losing")["held_out"]["texts"]["unknown_tokens"] == 1
-    assert read(outcome, "exported")["held_out"]["texts"]["unknown_tokens"] == 0
     told = [line for line in (outcome / "log").read_text().splitlines() if "the tokenizer loses" in line]
-    assert len(told) == 1
-    assert told[0].startswith("held out texts: 1 tokens stand for text")
+    for line, tokens in zip(told, (1, 0), strict=True):
+        assert line.startswith(f"held out texts: the tokenizer loses something of 1 of 1 documents ({tokens} unknown")
+    for name, documents in {"losing": 1, "small letters": 1, "exported": 0}.items():
+        assert read(outcome, name)["held_out"]["texts"]["changed_documents"] == documents
 
 
 def test_a_model_of_which_levanter_leaves_something_out_is_refused(outcome: Path) -> None:
@@ -327,6 +344,24 @@ def test_text_ends_at_a_special_token_that_the_task_names(outcome: Path) -> None
         text = bytes(token - len(SPECIAL) for token in made if token >= len(SPECIAL)).decode(errors="replace")
         assert row["responses"] == [text]
     assert PAD in ends
+
+
+def test_sampling_that_the_engine_does_not_know_is_refused(outcome: Path) -> None:
+    """It would sample from all tokens."""
+    assert "task 'from_few' has text generated with top_k 1" in error(outcome, "other sampling")
+
+
+def test_a_prompt_begins_once(outcome: Path) -> None:
+    """Also if its template has begun it already."""
+    scores = [
+        [json.loads(line)["responses"] for line in (outcome / "out" / name / "samples" / "animals.jsonl").open()]
+        for name in ("begun once", "begun by the template")
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_a_part_of_a_group_with_the_name_of_another_task_is_refused(outcome: Path) -> None:
+    assert "two tasks are called 'by_task.animals'" in error(outcome, "twins")
 
 
 def test_an_answer_without_tokens_is_refused(outcome: Path) -> None:

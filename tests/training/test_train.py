@@ -68,6 +68,8 @@ def test_conversations_are_learned_and_the_old_text_is_not_forgotten(runs: Path)
     assert answers[39] < 0.8
     assert control[39] < before + 0.3
     assert facts(runs / "sft")["model"]["config"]["hidden_dim"] == 32
+    assert facts(runs / "sft")["began_with"] == f"{runs}/whole/hf/step-79"
+    assert facts(runs / "whole")["began_with"] is None
 
 
 def test_preferences_are_learned(runs: Path) -> None:
@@ -75,6 +77,7 @@ def test_preferences_are_learned(runs: Path) -> None:
     assert losses[0] == pytest.approx(0.6931, abs=1e-3)  # Policy and reference are the same: log 2.
     assert losses[19] < 0.6
     found = facts(runs / "dpo")
+    assert found["began_with"] == f"{runs}/sft/hf/step-39"
     assert found["preferences"]["written"] == 100
     assert found["parameters"] == facts(runs / "whole")["parameters"], "without those of the reference"
     assert found["tokens"] == 20 * 8 * 2 * 32, "a pair is two sequences"

@@ -16,7 +16,7 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
 from marin_rules.pipeline.evaluation.packing import Scored, windows
-from marin_rules.pipeline.evaluation.statistics import agreeing, guessing, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import agreeing, estimate_of_items, guessing, sums_of_items
 from marin_rules.pipeline.evaluation.task_files import LoadedTask, stated_chance
 
 _RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
@@ -48,10 +48,7 @@ def run_task(
         apply_chat_template=chat_template,
     )
     results, samples = {}, {}
-
-    def label_of(name: str) -> str:
-        return loaded.task.label if name == loaded.task.name else f"{loaded.task.label}.{name}"
-
+    label_of = loaded.label_of
     for name, task in loaded.contents["tasks"].items():
         label = label_of(name)
         items = [_item(one) for one in answer["samples"][name]]
@@ -215,10 +212,13 @@ def _error_of_ratio(metric: str, values: Sequence[Any], resamples: int, seed: in
 
     if metric not in _RATIOS or len(values) < 2:
         return None
-    sums = resampled_sums(numpy.array(values, numpy.float64), metric, resamples, seed)
-    mean = -sums[:, 0] / sums[:, 1]
-    of_resamples = mean / math.log(2) if metric == "bits_per_byte" else numpy.exp(mean)
-    return float(numpy.std(of_resamples, ddof=1))
+
+    def score(sums: Any) -> Any:
+        mean = -sums[..., 0, 0] / sums[..., 0, 1]
+        return mean / math.log(2) if metric == "bits_per_byte" else numpy.exp(mean)
+
+    items = sums_of_items(numpy.array(values, numpy.float64), metric, resamples, seed)
+    return estimate_of_items(score, [items]).standard_error
 
 
 def _item(sample: dict[str, Any]) -> dict[str, Any]:
@@ -264,7 +264,9 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
 
         def tok_encode(self, string: str, add_special_tokens: bool | None = None, **others: Any) -> list[int]:
             tokens = model.encode(string)
-            return [model.first_token, *tokens] if begin_with_first_token and add_special_tokens is None else tokens
+            is_to_begin = begin_with_first_token and add_special_tokens is None
+            # A template may have begun it already.
+            return [model.first_token, *tokens] if is_to_begin and tokens[:1] != [model.first_token] else tokens
 
         def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
             if not model.tokenizer.chat_template:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,14 @@ from marin_rules.pipeline.core.files import join, read_json
 from marin_rules.pipeline.core.shard_map import list_shards
 from marin_rules.pipeline.evaluation.model_files import tokenizer_digest
 from marin_rules.pipeline.evaluation.packing import windows
-from marin_rules.pipeline.evaluation.statistics import Estimate, estimate_of_items, resampled_sums
+from marin_rules.pipeline.evaluation.statistics import Estimate, ItemSums, estimate_of_items, sums_of_items
 
 if TYPE_CHECKING:
+    import numpy
+
     from marin_rules.pipeline.evaluation.loaded_model import LoadedModel
+
+    type Array = numpy.ndarray[Any, Any]
 
 _TOKENS_AT_ONCE = 1 << 18
 """Tokens of documents that are scored together: many rows to fill, little memory."""
@@ -38,6 +42,9 @@ class Document:
     digest: str
     """Of its text."""
 
+    is_changed: bool = False
+    """Whether its tokens stand for another text: a tokenizer may lose letters, or whether they are capital."""
+
 
 @dataclass(frozen=True)
 class ScoredDocument:
@@ -49,6 +56,8 @@ class ScoredDocument:
     unknown_tokens: int = 0
     """How many of its tokens stand for text that the tokenizer lost: a model need not say which."""
 
+    is_changed: bool = False
+
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.id,
@@ -57,6 +66,7 @@ class ScoredDocument:
             "log_probability": self.log_probability,
             "sha256": self.digest,
             "unknown_tokens": self.unknown_tokens,
+            "is_changed": self.is_changed,
         }
 
 
@@ -105,48 +115,46 @@ def summarise_sets(sets: dict[str, list[ScoredDocument]], vocabulary: int, resam
     """Scores of each set, and of all: `macro` gives each set the same weight, `micro` each byte."""
     import numpy
 
-    results, columns, resampled = {}, {}, {}
+    results, sums = {}, {}
     for name, documents in sets.items():
         rows = numpy.array([[-one.log_probability / math.log(2), one.bytes, one.tokens] for one in documents])
-        columns[name] = rows.sum(axis=0)
-        resampled[name] = resampled_sums(rows, name, resamples, seed)
+        sums[name] = sums_of_items(rows, name, resamples, seed)
         results[name] = {
             "documents": len(documents),
             "unknown_tokens": sum(one.unknown_tokens for one in documents),
+            "changed_documents": sum(one.is_changed for one in documents),
             "items_sha256": items_digest([(one.id, one.digest) for one in documents]),
-            **_scores(columns[name], resampled[name], len(documents), vocabulary),
+            **_scores(sums[name], vocabulary),
         }
-    sizes = [len(documents) for documents in sets.values()]
-    together = numpy.sum(list(columns.values()), axis=0), numpy.sum(list(resampled.values()), axis=0)
-    each = list(zip(columns.values(), resampled.values(), strict=True))
+    all_sets = list(sums.values())
     averages = {
-        "macro": _average(each, sizes, vocabulary),
-        "micro": _average([together], sizes, vocabulary),
+        "macro": _bits_per_byte(all_sets, vocabulary, _mean_of_sets),
+        "micro": _bits_per_byte(all_sets, vocabulary, _mean_of_bytes),
     }
     return {"held_out": results, "averages": averages}
 
 
-def _average(of_sets: list[tuple[Any, Any]], sizes: list[int], vocabulary: int) -> dict[str, Any]:
-    """The mean over sets of their bits per byte, and of those of a model that is blind."""
-    import numpy
+def _mean_of_sets(bits: Array, size: Array) -> Array:
+    return (bits / size).mean(axis=-1)
 
-    # A set of one document says nothing of how documents differ, so neither does an average with it.
-    items = sum(sizes) if min(sizes) > 1 else 1
 
-    def mean(column: int, factor: float) -> Estimate:
-        value = numpy.mean([factor * sums[column] / sums[1] for sums, _ in of_sets])
-        draws = numpy.mean([factor * sums[:, column] / sums[:, 1] for _, sums in of_sets], axis=0)
-        return _positive(float(value), draws, items, len(sizes))
+def _mean_of_bytes(bits: Array, size: Array) -> Array:
+    mean: Array = bits.sum(axis=-1) / size.sum(axis=-1)
+    return mean
 
+
+def _bits_per_byte(sets: list[ItemSums], vocabulary: int, mean: Callable[[Array, Array], Array]) -> dict[str, Any]:
+    """Of the model, and of one that is blind."""
+    blind = math.log2(vocabulary)
     return {
-        "bits_per_byte": mean(0, 1.0).to_json(),
-        "chance": {"bits_per_byte": mean(2, math.log2(vocabulary)).to_json()},
+        "bits_per_byte": _positive(lambda sums: mean(sums[..., 0], sums[..., 1]), sets).to_json(),
+        "chance": {"bits_per_byte": _positive(lambda sums: mean(blind * sums[..., 2], sums[..., 1]), sets).to_json()},
     }
 
 
-def _positive(value: float, resampled: Any, items: int, sets: int = 1) -> Estimate:
+def _positive(score: Callable[[Array], Array], sets: list[ItemSums]) -> Estimate:
     """Of bits and perplexities, which are never less than nothing."""
-    found = estimate_of_items(value, resampled, items, sets)
+    found = estimate_of_items(score, sets)
     return found if found.low is None else replace(found, low=max(0.0, found.low))
 
 
@@ -158,21 +166,19 @@ def items_digest(items: list[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
-def _scores(sums: Any, resampled: Any, items: int, vocabulary: int) -> dict[str, Any]:
+def _scores(one: ItemSums, vocabulary: int) -> dict[str, Any]:
     import numpy
 
-    bits, size, tokens = (float(one) for one in sums)
-    perplexity = _positive(2 ** (bits / tokens), numpy.exp2(resampled[:, 0] / resampled[:, 2]), items)
-    blind = _positive(
-        tokens * math.log2(vocabulary) / size, resampled[:, 2] * math.log2(vocabulary) / resampled[:, 1], items
-    )
+    bits, size, tokens = (float(number) for number in one.sums)
+    found = _bits_per_byte([one], vocabulary, _mean_of_bytes)
+    perplexity = _positive(lambda sums: numpy.exp2(sums[..., 0, 0] / sums[..., 0, 2]), [one])
     return {
         "tokens": int(tokens),
         "bytes": int(size),
         "loss": bits * math.log(2) / tokens,
-        "bits_per_byte": _positive(bits / size, resampled[:, 0] / resampled[:, 1], items).to_json(),
+        "bits_per_byte": found["bits_per_byte"],
         "perplexity": perplexity.to_json(),
-        "chance": {"bits_per_byte": blind.to_json(), "perplexity": float(vocabulary)},
+        "chance": {**found["chance"], "perplexity": float(vocabulary)},
     }
 
 
@@ -187,6 +193,7 @@ def _score(documents: list[Document], model: LoadedModel, overlap: int) -> list[
             float(sum(next(scores).log_probabilities.sum() for _ in of_document)),
             document.digest,
             document.tokens.count(model.unknown_token) if model.unknown_token is not None else 0,
+            document.is_changed,
         )
         for document, of_document in zip(documents, pieces, strict=True)
     ]
@@ -207,7 +214,7 @@ def _from_shards(name: str, path: str, model: LoadedModel) -> Iterator[Document]
         for row in shard.rows(account):
             text = row.record["text"]
             if tokens := model.encode(text):
-                yield _document(row.record["id"], tokens, text)
+                yield _document(row.record["id"], tokens, text, model)
         if account.rejected:
             raise DataError(
                 f"held-out set {name!r}: {shard.path} has bad records: {dict(account.rejected)}."
@@ -230,12 +237,12 @@ def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel)
     for number, row in enumerate(TreeCache.load(join(path, "validation"), exemplar)):
         stored = [int(token) for token in row["input_ids"]]
         kept = [token for token in stored if token not in special]
-        text: str = model.tokenizer.decode(kept, clean_up_tokenization_spaces=False)
+        text = model.decode(kept)
         if stored[-1:] == [model.tokenizer.eos_token_id]:
             text = text.removesuffix(" ")
         size += len(text.encode())
         if tokens := model.encode(text):
-            yield _document(str(number), tokens, text)
+            yield _document(str(number), tokens, text, model)
     if size != facts["splits"]["validation"]["bytes"]:
         raise DataError(
             f"held-out set {name!r}: the tokens in {path} stand for {size} bytes, but its documents had"
@@ -243,6 +250,8 @@ def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel)
         )
 
 
-def _document(id: str, tokens: list[int], text: str) -> Document:
+def _document(id: str, tokens: list[int], text: str, model: LoadedModel) -> Document:
     contents = text.encode()
-    return Document(id, tokens, len(contents), hashlib.sha256(contents).hexdigest())
+    # Some tokenizers put a space before a text, and take it away again.
+    is_changed = model.decode(tokens).strip() != text.strip()
+    return Document(id, tokens, len(contents), hashlib.sha256(contents).hexdigest(), is_changed)

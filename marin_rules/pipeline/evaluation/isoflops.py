@@ -93,7 +93,8 @@ def find_optimum(budget: Budget, *, resamples: int = 200, seed: int = 0) -> Opti
     fitted = design @ curve
     # A fit takes three numbers out of the residuals; none are left of one through all points.
     residuals = (losses - fitted) * numpy.sqrt(len(losses) / (len(losses) - 3))
-    generator = numpy.random.default_rng([seed, len(losses)])
+    # Each budget's own draws: with the same ones, whatever is alike in two curves would cancel out of the power law.
+    generator = numpy.random.default_rng([seed, len(losses), int(budget.flops)])
     curves = [_fit(design, fitted + generator.choice(residuals, len(losses))) for _ in range(resamples)]
     good = [one for one in curves if one[0] > 0 and low <= _vertex(one, middle) <= high]
     if len(good) < CONFIDENCE * resamples:

@@ -30,9 +30,11 @@ def page(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
     )
     body = "\n".join(f"<tr>{''.join(_cell(key, row) for key, _ in _COLUMNS)}</tr>" for row in rows)
     first = rows[0]
+    chances = sorted({f"{row['chance']:.3f}" for row in rows}, key=float)
+    chance = chances[0] if len(chances) == 1 else f"{chances[0]} to {chances[-1]}, by tokenizer"
     note = (
         f"Held-out set {first['set']}; lower is better, and a model that gives all tokens the same probability gets"
-        f" {first['chance']:.3f}. ± is one standard error: a smaller difference may be chance."
+        f" {chance}. ± is one standard error: a smaller difference may be chance."
     )
     return _PAGE.format(title=html.escape(title), note=html.escape(note), heads=heads, body=body)
 

@@ -104,6 +104,11 @@ class LoadedModel:
         tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return tokens
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text that tokens stand for, special ones included."""
+        text: str = self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
+        return text
+
     def score(self, sequences: Sequence[Scored]) -> list[Scores]:
         """In the order given. Sequences longer than `longest` are an error of the caller's."""
         import numpy

@@ -9,8 +9,8 @@ hard for everyone cancels out of their difference.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -80,19 +80,64 @@ def estimate(value: float, resampled: Array, items: int) -> Estimate:
     return Estimate(float(value), float(numpy.std(resampled, ddof=1)), float(low), float(high))
 
 
-def estimate_of_items(value: float, resampled: Array, items: int, sets: int = 1) -> Estimate:
-    """The same of resampled items. Percentiles are too narrow for few, whose spread is known from themselves only: of
-    five documents, they hold the truth 8 times in 10, and 9 times if they are as wide as Student's."""
+@dataclass(frozen=True)
+class ItemSums:
+    """A set of items: the sums of its columns, and those of its resamples."""
+
+    sums: Array
+    resampled: Array
+    items: int
+
+
+def sums_of_items(columns: Array, name: str, resamples: int = RESAMPLES, seed: int = 0) -> ItemSums:
     import numpy
 
-    found, freedom = estimate(value, resampled, items), items - sets
-    if found.low is None or found.high is None or freedom < 1:
-        return replace(found, standard_error=None, low=None, high=None)
-    factor = few_items(freedom) * float(numpy.sqrt(items / freedom))
-    return replace(found, low=value + factor * (found.low - value), high=value + factor * (found.high - value))
+    rows = numpy.asarray(columns, numpy.float64)
+    return ItemSums(rows.sum(axis=0), resampled_sums(rows, name, resamples, seed), len(rows))
 
 
-def few_items(freedom: int) -> float:
+def estimate_of_items(score: Callable[[Array], Array], sets: Sequence[ItemSums]) -> Estimate:
+    """A score of sets of items, from an array of their sums whose last axes are the sets and the columns.
+
+    Percentiles of resamples are too narrow for few items, whose spread is known from themselves only: of five
+    documents, they hold the truth 8 times in 10, and 9 times if they are as wide as Student's. Of several sets, the
+    smallest may be all that is uncertain, however many items the others have: degrees of freedom are those of Welch and
+    Satterthwaite. A set of one item says nothing of how items differ, so neither does a score with it.
+    """
+    import numpy
+
+    sums = numpy.stack([one.sums for one in sets])
+    drawn = numpy.stack([one.resampled for one in sets], axis=1)
+    value = float(score(sums))
+    found = estimate(value, score(drawn), min(one.items for one in sets))
+    if found.standard_error is None or found.low is None or found.high is None:
+        return found
+    freedoms = numpy.array([one.items - 1 for one in sets])
+    variances = numpy.array([_variance_by(place, score, sums, drawn) for place in range(len(sets))])
+    if not variances.any():
+        return found
+    # Resamples spread around the mean of the items that there are, and those around the true one.
+    unbiased = variances * (freedoms + 1) / freedoms
+    widening = float(numpy.sqrt(unbiased.sum() / variances.sum()))
+    stretch = widening * few_items(float(unbiased.sum() ** 2 / (unbiased**2 / freedoms).sum()))
+    return Estimate(
+        value,
+        widening * found.standard_error,
+        value + stretch * (found.low - value),
+        value + stretch * (found.high - value),
+    )
+
+
+def _variance_by(place: int, score: Callable[[Array], Array], sums: Array, drawn: Array) -> float:
+    """Of the score if one of the sets were drawn again, and the others stayed as they are."""
+    import numpy
+
+    alone = numpy.broadcast_to(sums, drawn.shape).copy()
+    alone[:, place] = drawn[:, place]
+    return float(numpy.var(score(alone), ddof=1))
+
+
+def few_items(freedom: float) -> float:
     """By how much resamples of residuals are to be stretched, because so few degrees of freedom are left to tell how
     large residuals are: Student's quantile over that of a normal distribution."""
     from scipy.stats import norm, t

@@ -25,6 +25,10 @@ from marin_rules.pipeline.evaluation.task_code import refuse_code, yaml_files
 _NAME = re.compile(r"^(?:task|group|tag):\s*[\"']?([\w.-]+)[\"']?\s*(?:#.*)?$", re.MULTILINE)
 _FILE_NAME = re.compile(r"[^/\\\x00-\x1f]{1,150}")
 _NEAR = 5
+_SAMPLING = (
+    *("until", "do_sample", "temperature", "top_p"),
+    *("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class LoadedTask:
     task: EvalTask
     contents: dict[str, Any]
     """As `TaskManager.load` returns it."""
+
+    def label_of(self, name: str) -> str:
+        """What a task or group among the contents is called in the results."""
+        return self.task.label if name == self.task.name else f"{self.task.label}.{name}"
 
 
 def near_matches(name: str, known: Sequence[str]) -> str:
@@ -96,7 +104,10 @@ def _yaml_texts(folder: str) -> dict[str, str]:
 
 
 def refuse_twins(tasks: Sequence[EvalTask]) -> None:
-    labels = [task.label for task in tasks]
+    _refuse_twin_labels([task.label for task in tasks])
+
+
+def _refuse_twin_labels(labels: Sequence[str]) -> None:
     for label in labels:
         if labels.count(label) > 1:
             raise DataError(f"two tasks are called {label!r}: give one of them an alias")
@@ -129,6 +140,10 @@ def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
                     raise DataError(f"task {task.name!r} has a part {name!r}, which cannot name a file: rename it")
             for one in found[-1].contents["tasks"].values():
                 stated_chance(one)
+                _refuse_other_sampling(one)
+        parts = [one.label_of(name) for one in found for name in one.contents["tasks"]]
+        groups = [one.label_of(name) for one in found for name in one.contents.get("groups", {})]
+        _refuse_twin_labels([*parts, *groups])
         yield found
 
 
@@ -140,6 +155,17 @@ def stated_chance(task: Any) -> float | None:
     if isinstance(stated, bool) or not isinstance(stated, int | float) or not 0 <= stated <= 1:
         raise DataError(f"task {task.config.task!r} states a chance of {stated!r}: use a number from 0 to 1")
     return float(stated)
+
+
+def _refuse_other_sampling(task: Any) -> None:
+    """Whatever else than these changes which text is drawn would be left out."""
+    settings = (task.config.generation_kwargs or {}) if task.OUTPUT_TYPE == "generate_until" else {}
+    for name, value in settings.items():
+        if name not in _SAMPLING and (name, value) != ("num_beams", 1):
+            raise DataError(
+                f"task {task.config.task!r} has text generated with {name} {value!r}, which Levanter's engine does not"
+                f" know: its generation_kwargs can be {', '.join(_SAMPLING)}"
+            )
 
 
 def _render_in_sandbox() -> None:

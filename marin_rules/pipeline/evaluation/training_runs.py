@@ -54,9 +54,9 @@ def read_lines(name: str, path: str) -> list[dict[str, Any]]:
     return lines
 
 
-def read_run(name: str, path: str, metric: str) -> TrainingRun:
+def _run(name: str, path: str, metric: str, facts: Mapping[str, Any]) -> TrainingRun:
     """With the last value of a metric as the loss."""
-    facts, lines, where = read_facts(name, path), read_lines(name, path), join(path, "metrics.jsonl")
+    lines, where = read_lines(name, path), join(path, "metrics.jsonl")
     measured = [line for line in lines if metric in line]
     if not measured:
         raise DataError(f"run {name!r}: {where} has no {metric!r}: did the training have a held-out set?")
@@ -73,4 +73,39 @@ def read_run(name: str, path: str, metric: str) -> TrainingRun:
 
 
 def read_runs(paths: Mapping[str, str], metric: str) -> list[TrainingRun]:
-    return [read_run(name, path, metric) for name, path in paths.items()]
+    """Of trainings whose losses can be compared."""
+    facts = {name: read_facts(name, path) for name, path in paths.items()}
+    runs = [_run(name, path, metric, facts[name]) for name, path in paths.items()]
+    data = {name: one.get("data") or {} for name, one in facts.items()}
+    tokenizers = {name: one.get("tokenizer_sha256") for name, one in data.items()}
+    if not metric.endswith("bpb"):  # Which is per byte, and not per token.
+        _refuse_others("tokenizers", metric, tokenizers)
+    # Digests are of tokens: those of two tokenizers say nothing of the text.
+    for tokenizer in dict.fromkeys(tokenizers.values()):
+        alike = [name for name in data if tokenizers[name] == tokenizer]
+        _refuse_others("held-out texts", metric, {name: _held_out(data[name], metric) for name in alike})
+    return runs
+
+
+def _refuse_others(what: str, metric: str, by_run: Mapping[str, Any]) -> None:
+    """Of what is known."""
+    known = {name: value for name, value in by_run.items() if value}
+    first = next(iter(known), "")
+    if others := [name for name in known if known[name] != known[first]]:
+        raise DataError(
+            f"the runs {first!r} and {others[0]!r} have different {what}, so that their {metric!r} cannot be compared:"
+            " use runs with the same"
+        )
+
+
+def _held_out(data: Mapping[str, Any], metric: str) -> Any:
+    """Digests of the sets that an evaluation is of: of one of them, or of all together."""
+    digests = {
+        name: (one.get("sha256") or {}).get("validation") for name, one in (data.get("components") or {}).items()
+    }
+    kind, *names = metric.split("/")
+    if kind != "eval":
+        return None
+    if len(names) > 1:
+        return digests.get(names[0])
+    return sorted(digest for digest in digests.values() if digest)

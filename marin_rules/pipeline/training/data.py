@@ -54,6 +54,9 @@ class TrainingData:
     block_size: int = 1
     """Sequences that a mixture is made in."""
 
+    part_used: float = 1.0
+    """Of the sequences of each component, in simulated epoching."""
+
     def trained(self) -> list[str]:
         """The components that some stage trains on."""
         return [name for name in self.components if any(stage.weights.get(name, 0) > 0 for stage in self.stages)]
@@ -77,9 +80,12 @@ def _mixed(path: str, mixture: Mapping[str, Any]) -> TrainingData:
         components = {name: _component(str(entry["path"])) for name, entry in mixture["components"].items()}
         stages = tuple(Stage(int(stage["start_step"]), dict(stage["weights"])) for stage in mixture["stages"])
         validation = tuple(mixture["validation"])
+        epoching = mixture.get("simulated_epoching") or {"experiment_tokens": 1, "target_tokens": 1}
+        part_used = epoching["experiment_tokens"] / epoching["target_tokens"]
     except (KeyError, TypeError, ValueError) as error:
         raise TrainingError(f"{join(path, 'mixture.json')} is not a mixture: {error!r}") from error
-    return replace(_checked(components, stages, validation), block_size=int(mixture.get("block_size", 1)))
+    block_size = int(mixture.get("block_size", 1))
+    return replace(_checked(components, stages, validation), block_size=block_size, part_used=part_used)
 
 
 def _component(path: str) -> Component:
@@ -131,4 +137,11 @@ def check_enough(data: TrainingData, sequence_length: int) -> None:
             raise TrainingError(
                 f"{component.path}/{split} has {tokens} tokens, which is less than a sequence of {sequence_length}:"
                 " give more text, or a shorter train_seq_len"
+            )
+        # Levanter takes whole sequences, rounded down.
+        if split == "train" and component.format == "text" and int(tokens // sequence_length * data.part_used) < 1:
+            raise TrainingError(
+                f"{component.path}/{split} has {tokens // sequence_length} sequences of {sequence_length}, and"
+                f" simulated epoching uses {data.part_used:.3g} of them, which is not one: leave {name} out, or give"
+                " more text"
             )

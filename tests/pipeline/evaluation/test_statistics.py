@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy
 import pytest
@@ -15,6 +16,7 @@ from marin_rules.pipeline.evaluation.statistics import (
     few_items,
     guessing,
     resampled_sums,
+    sums_of_items,
 )
 
 
@@ -110,6 +112,11 @@ def test_differences_that_are_all_alike_are_not_certain() -> None:
     assert agreeing_difference(numpy.array([1.0, 0.0]), numpy.array([0.0, 0.0])) is None
 
 
+def ratio(sums: Any) -> Any:
+    """Of the columns, the mean over sets."""
+    return (sums[..., 0] / sums[..., 1]).mean(axis=-1)
+
+
 @pytest.mark.parametrize("count", [4, 10])
 def test_intervals_of_few_documents_hold_the_truth_about_as_often_as_they_say(count: int) -> None:
     """Documents of very different sizes; percentiles alone hold it 77 and 84 times in a hundred."""
@@ -118,8 +125,7 @@ def test_intervals_of_few_documents_hold_the_truth_about_as_often_as_they_say(co
     for _ in range(400):
         size = generator.lognormal(6, 1, count)
         bits = size * generator.normal(1.3, 0.25, count)
-        sums = resampled_sums(numpy.stack([bits, size], axis=1), "set", 200)
-        found = estimate_of_items(bits.sum() / size.sum(), sums[:, 0] / sums[:, 1], count)
+        found = estimate_of_items(ratio, [sums_of_items(numpy.stack([bits, size], axis=1), "set", 200)])
         assert found.low is not None
         assert found.high is not None
         hits += found.low <= 1.3 <= found.high
@@ -127,6 +133,32 @@ def test_intervals_of_few_documents_hold_the_truth_about_as_often_as_they_say(co
 
 
 def test_intervals_of_many_documents_are_percentiles() -> None:
-    draws = numpy.random.default_rng(6).normal(2.0, 0.1, 1000)
-    many, plain = estimate_of_items(2.0, draws, 5000), estimate(2.0, draws, 5000)
+    values = numpy.random.default_rng(6).normal(2.0, 0.1, 5000)
+    sums = sums_of_items(numpy.stack([values, numpy.ones(5000)], axis=1), "set", 200)
+    many = estimate_of_items(ratio, [sums])
+    plain = estimate(values.mean(), sums.resampled[:, 0] / sums.resampled[:, 1], 5000)
     assert (many.low, many.high) == pytest.approx((plain.low, plain.high), rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_the_error_of_few_items_is_that_of_the_textbook(count: int) -> None:
+    """Resamples alone spread as if the mean were known: for two items, by 0.7 of what they should."""
+    values = numpy.random.default_rng(7).normal(2.0, 0.5, count)
+    found = estimate_of_items(ratio, [sums_of_items(numpy.stack([values, numpy.ones(count)], axis=1), "set", 4000)])
+    assert found.standard_error == pytest.approx(values.std(ddof=1) / math.sqrt(count), rel=0.06)
+
+
+@pytest.mark.parametrize("counts", [(2, 300), (3, 3, 100)])
+def test_an_average_is_no_surer_than_its_smallest_set(counts: tuple[int, ...]) -> None:
+    """With the degrees of freedom of all items together, two of 302 would leave the truth in half of the intervals."""
+    generator, hits, times = numpy.random.default_rng(8), 0, 100
+    for _ in range(times):
+        sets = [
+            sums_of_items(numpy.stack([generator.normal(1.0, 0.4, count), numpy.ones(count)], axis=1), str(place), 200)
+            for place, count in enumerate(counts)
+        ]
+        found = estimate_of_items(ratio, sets)
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= 1.0 <= found.high
+    assert hits >= 0.86 * times
