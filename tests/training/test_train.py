@@ -28,7 +28,7 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
         run_trainings(
             training_python,
             folder,
-            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "diverging"],
+            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "stopped_at_its_end", "diverging"],
         )
 
     return made_once(tmp_path_factory, "trained-on", make)
@@ -162,6 +162,11 @@ def test_a_batch_in_pieces_evaluates_as_much(runs: Path) -> None:
 def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> None:
     said = (runs / "set_back.said").read_text()
     assert re.findall(r"step (\d)/4: checkpoint of", said) == ["2", "3", "4"]
+
+
+def test_a_signal_does_not_cut_the_last_checkpoint_short(runs: Path) -> None:
+    assert "was stopped by SIGTERM" in (runs / "stopped_at_its_end.error").read_text()
+    assert (runs / "stopped_at_its_end" / "checkpoints" / "step-2" / "files.json").exists()
 
 
 def test_a_checkpoint_that_somebody_has_copied_is_not_removed(runs: Path) -> None:

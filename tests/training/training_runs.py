@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -201,6 +202,25 @@ def set_back(folder: Path, name: str) -> Any:
         return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
 
 
+def stopped_at_its_end(folder: Path, name: str) -> Any:
+    """A signal while the last checkpoint, the only one, is written."""
+    from marin_rules.pipeline.training import hooks
+
+    given = hyperparameters(num_train_steps=3, warmup=0, steps_per_eval=1000, steps_per_export=1000)
+    seal, before = hooks.seal, signal.signal(signal.SIGTERM, lambda *_: None)  # This process goes on to other runs.
+
+    def signalled(checkpoint: str) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return seal(checkpoint)
+
+    with mock.patch.object(hooks, "seal", signalled):
+        try:
+            train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
+        except TrainingError as error:
+            (folder / f"{name}.error").write_text(str(error))
+    signal.signal(signal.SIGTERM, before)
+
+
 def endless(folder: Path, name: str) -> Any:
     given = hyperparameters(num_train_steps=10**6, warmup=0, steps_per_eval=10**6, steps_per_export=10**6)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -220,6 +240,7 @@ RUNS = {
     "averaged": averaged,
     "in_pieces": in_pieces,
     "set_back": set_back,
+    "stopped_at_its_end": stopped_at_its_end,
     "endless": endless,
     "diverging": diverging,
 }

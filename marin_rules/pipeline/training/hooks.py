@@ -177,6 +177,7 @@ def watched_checkpointer(
                     self.request_checkpoint(CheckpointRetention.TEMPORARY)
             super().on_step(tree=tree, step=step, force=force)
             if force:
+                self.wait_until_finished()  # A signal would cut short what is still being written.
                 stop.ignore()
                 stops = any_process(stop.is_set)
             if stops and self._last_save_step == step:
