@@ -137,6 +137,19 @@ def test_several_sets_are_told_apart(tmp_path: Path, clock: Clock) -> None:
     assert evaluated_sets(made.lines) == {"code": "eval/code/loss", "news": "eval/news/loss"}
 
 
+def test_what_is_done_to_the_file_meanwhile_is_made_good_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    for step in range(4):
+        made.trained(step, 2.5 - step, None)
+        if step == 1:
+            (tmp_path / "metrics.jsonl").unlink()
+        if step == 2:
+            with open(tmp_path / "metrics.jsonl", "a") as file:
+                file.write('{"step": 2, "train/loss": 9.5}\n')  # Of a process that should have ended.
+    made.close()
+    assert [(line["step"], line["train/loss"]) for line in lines(tmp_path)] == [(0, 2.5), (1, 1.5), (2, 0.5), (3, -0.5)]
+
+
 @pytest.mark.parametrize(("resumed_from", "kept"), [(None, []), (1, [0, 1]), (4, [0, 1, 2])])
 def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from: int | None, kept: list[int]) -> None:
     first = recorder(tmp_path, clock)

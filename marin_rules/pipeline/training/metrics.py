@@ -2,8 +2,9 @@
 
 A line of a step is written before a checkpoint of that step can be, so that whatever a run resumes from, the lines up
 to there exist. A resumed run cuts the file back to its checkpoint and goes on behind it. A local file grows line by
-line; of a URL, which cannot grow, the whole file is written again now and then, and before each checkpoint. If that
-fails in between, the next time makes up for it; before a checkpoint it must not fail.
+line, and is written as a whole once more at the end; of a URL, which cannot grow, the whole file is written again now
+and then, and before each checkpoint. If that fails in between, the next time makes up for it; before a checkpoint it
+must not fail.
 """
 
 from __future__ import annotations
@@ -164,6 +165,12 @@ class Recorder:
                 os.fsync(file.fileno())
         except (OSError, DataError) as error:
             self.fault = self.fault or error
+
+    def close(self) -> None:
+        """At the end: what somebody has removed from a growing file meanwhile, or added to it, is made good."""
+        self.stop_at_fault()
+        if self._grows:
+            self._write_all()
 
     def _draw_now_and_then(self) -> None:
         """A running training has a curve to look at, too. Nothing depends on it: the last one is drawn at the end."""

@@ -124,7 +124,7 @@ def run(
         finally:
             stop.ignore()
             recorder.flush()
-        recorder.stop_at_fault()
+        recorder.close()
     return recorder, devices
 
 
