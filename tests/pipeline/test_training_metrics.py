@@ -163,6 +163,22 @@ def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from:
     assert [line["step"] for line in lines(tmp_path)] == [*kept, 7]
 
 
+def test_lines_of_others_are_left_out(tmp_path: Path, clock: Clock) -> None:
+    mine = [{"step": 0, "train/loss": 2.5}, {"step": 0, "eval/loss": 2.0}, {"step": 1, "train/loss": 2.4}]
+    theirs = [
+        {"step": 0, "train/loss": 2.6, "tokens": 64},  # Of an attempt that had lost its lease.
+        {"step": 0, "eval/loss": 2.1, "eval/bpb": 1.0},
+        {"step": 1, "train/loss": "low"},
+        {"step": True, "train/loss": 2.5},
+        {"step": -1, "train/loss": 2.5},
+        [1, 2.5],
+    ]
+    both = [mine[0], theirs[0], mine[1], *theirs[1:], mine[2]]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in both))
+    assert recorder(tmp_path, clock, 1).steps_without_line() == []
+    assert lines(tmp_path) == mine
+
+
 def test_lines_that_were_lost_are_reported_and_never_made_up(tmp_path: Path, clock: Clock) -> None:
     made = recorder(tmp_path, clock)
     for step in range(3):

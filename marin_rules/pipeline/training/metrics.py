@@ -35,21 +35,34 @@ type Line = dict[str, Any]
 
 
 def read_metrics(path: str) -> list[Line]:
-    """All whole lines; the last one may have been cut off by a kill."""
+    """All whole lines, each number of a step once. The last line may have been cut off by a kill, and others may have
+    written here: an attempt that had lost its lease and had not noticed yet, or people."""
     try:
         with open_to_read(path) as file:
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    lines = []
+    lines: list[Line] = []
+    found: set[tuple[int, str]] = set()
     for line in text.split("\n"):
         try:
             value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(value, dict) and isinstance(value.get("step"), int):
+        if not _is_line(value):
+            continue
+        numbers = {(value["step"], name) for name in value if name not in ("step", "time")}
+        if found.isdisjoint(numbers):
+            found |= numbers
             lines.append(value)
     return lines
+
+
+def _is_line(value: Any) -> bool:
+    """Whether it can be of ours: numbers alone, of a step."""
+    if not isinstance(value, dict) or not isinstance(value.get("step"), int) or value["step"] < 0:
+        return False
+    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in value.values())
 
 
 def _evaluation_text(metrics: Mapping[str, float]) -> str:
