@@ -80,6 +80,12 @@ def test_preferences_are_learned(runs: Path) -> None:
     assert found["tokens"] == 20 * 8 * 2 * 32, "a pair is two sequences"
 
 
+def test_what_is_reported_of_a_step_after_its_loss_is_not_lost_by_a_stop_signal(runs: Path) -> None:
+    assert "was stopped by SIGTERM" in (runs / "dpo.error").read_text()
+    for name in ("train/loss", "train/dpo_loss", "eval/preferences/loss"):
+        assert [step for step, _ in metrics(runs / "dpo", name)] == list(range(20)), name
+
+
 def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None:
     first = metrics(runs / "anneal")[0][1]
     trained = metrics(runs / "whole")
