@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import uuid
 from collections.abc import Callable
@@ -190,6 +191,8 @@ def test_lines_that_were_lost_are_reported_and_never_made_up(tmp_path: Path, clo
     again.trained(5, 2.4, None)
     assert [(line["step"], line["train/loss"]) for line in lines(tmp_path)] == [(0, 2.5), (1, 2.5), (2, 2.5), (5, 2.4)]
     assert again.steps_without_line() == [3, 4]
+    assert again.loss_of(2) == 2.5
+    assert math.isnan(again.loss_of(4))
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, clock: Clock) -> None:

@@ -229,8 +229,10 @@ def set_back(folder: Path, name: str) -> Any:
 
 
 def stopped_at_its_end(folder: Path, name: str) -> Any:
-    """A signal while the last checkpoint, the only one, is written."""
+    """A signal while the last checkpoint, the only one, is written; then it goes on."""
     given = hyperparameters(num_train_steps=3, warmup=0, steps_per_eval=1000, steps_per_export=1000)
+    running, output = replace(RUNNING, tensorboard=True), str(folder / name)
+    config = TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output)
     seal = hooks.seal
 
     def signalled(checkpoint: str) -> int:
@@ -238,7 +240,10 @@ def stopped_at_its_end(folder: Path, name: str) -> Any:
         return seal(checkpoint)
 
     with mock.patch.object(hooks, "seal", signalled), stopped(folder / f"{name}.error"):
-        train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
+        train(config)
+    said = folder / f"{name}.said"
+    with open(said, "w") as file, contextlib.redirect_stdout(file):
+        return train(config)
 
 
 def endless(folder: Path, name: str) -> Any:

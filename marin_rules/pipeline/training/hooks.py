@@ -157,7 +157,7 @@ def watched_checkpointer(
     resumed_from: int | None,
 ) -> tuple[Any, Any]:
     """A checkpointer's config that keeps metrics and checkpoints in step, and ends the training when it is told to; and
-    a watchdog's, through which the checkpointer learns that the next step begins.
+    a watchdog's, which Levanter calls before everything else: so the checkpointer learns that the next step begins.
 
     Levanter saves before it evaluates, exports, and reports the parts of a loss: whoever resumes behind the step would
     never have these. So a step is saved when nothing of it is left to do.
@@ -246,7 +246,9 @@ def watched_checkpointer(
             return checkpointer
 
     class BetweenSteps(Callback):  # type: ignore[misc]
-        def on_step(self, info: Any, force: bool = False) -> None: ...
+        def on_step(self, info: Any, force: bool = False) -> None:
+            if info.step == resumed_from:  # Levanter says 0 of a last step that it finds done, to all trackers.
+                info.loss = recorder.loss_of(info.step)
 
         def on_event(self, event: Any) -> None:
             if event is ProgressEvent.TRAIN_STEP_STARTED:

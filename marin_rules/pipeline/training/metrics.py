@@ -118,6 +118,11 @@ class Recorder:
         found = {line["step"] for line in self.lines if "train/loss" in line}
         return [step for step in range(self.last_step + 1) if step not in found]
 
+    def loss_of(self, step: int) -> float:
+        """Not a number if its line is lost."""
+        losses = (line["train/loss"] for line in self.lines if line["step"] == step and "train/loss" in line)
+        return next(losses, math.nan)
+
     def stop_at_fault(self) -> None:
         if self.fault is not None:
             raise self.fault
