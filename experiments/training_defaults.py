@@ -125,7 +125,7 @@ def default_dpo(
     """A model that learns which answers are preferred, from documents with prompt, chosen and rejected messages."""
     if dpo_config.initialize_from_hf is None or dpo_config.initialize_from_checkpoint_path is not None:
         raise TrainingError(f"{name}: DPO begins with a Hugging Face folder: give initialize_from_hf, and only that")
-    check_preferences(dpo_config.beta, dpo_config.validation_fraction, dpo_config.z_loss_weight)
+    check_preferences(dpo_config.beta, dpo_config.validation_fraction, dpo_config.z_loss_weight, dpo_config.ema_beta)
     beginning = _place(dpo_config.initialize_from_hf)
     assert beginning is not None
     config = DpoConfig(

@@ -28,7 +28,7 @@ from marin_rules.pipeline.training.run import prepare_environment, run
 def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
     """Train, or go on training. Gives what `training.json` holds; None in all processes but the first."""
     folder, given = model_folder(str(config.initialize_from_hf)), config.hyperparameters
-    check_preferences(config.beta, config.validation_fraction, given.z_loss_weight)
+    check_preferences(config.beta, config.validation_fraction, given.z_loss_weight, given.ema_beta)
     model, vocabulary = read_hugging_face(folder)
     length = check_sequence_length(given, model)
     pairs = join(config.output_path, "preferences", "pairs.jsonl")

@@ -107,9 +107,13 @@ class StepBooks:
         return begin_round(self.lease, step.name, step.output_path, step.tasks, anew=anew, left=self._rounds_left)
 
     def _was_done(self, status: Status | None) -> bool:
-        """A step without a status, which somebody has removed or a power cut has lost, may have been half done."""
+        """A step without a status, which somebody has removed or a power cut has lost, may have been half done, whether
+        for the first time or once more: then the artifact is of the time before."""
         if status is not None:
             return status is Status.SUCCESS
+        last = self._previous_run
+        if "started" in last and ("finished" not in last or "error" in last):
+            return False
         return self.lease.read(os.path.join(self._step.output_path, ARTIFACT_FILE)) is not None
 
     def _note_again(self, *, was_done: bool) -> None:

@@ -230,8 +230,9 @@ def test_sft_dpo_and_annealing_need_a_beginning(training: Any) -> None:
         training.default_sft("x", "gs://chats", training.SimpleSFTConfig(*settings))
     with pytest.raises(TrainingError, match="initialize_from_hf"):
         training.default_dpo("x", "gs://pairs", training.SimpleDPOConfig(*settings))
-    useless = training.SimpleDPOConfig(*settings, initialize_from_hf="gs://model", z_loss_weight=0.1)
-    with pytest.raises(TrainingError, match="z_loss_weight 0\\.1 has no effect"):
-        training.default_dpo("x", "gs://pairs", useless)
+    for name, why in (("z_loss_weight", "has no effect"), ("ema_beta", "begins .* with random weights")):
+        dpo_config = training.SimpleDPOConfig(*settings, initialize_from_hf="gs://model", **{name: 0.1})
+        with pytest.raises(TrainingError, match=rf"{name} 0\.1 .*{why}"):
+            training.default_dpo("x", "gs://pairs", dpo_config)
     with pytest.raises(TrainingError, match="initialize_from_checkpoint_path"):
         training.default_anneal("x", "gs://tokens", MODEL, config(training))

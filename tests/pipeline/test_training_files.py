@@ -104,6 +104,20 @@ def test_nobody_waits_for_a_named_pipe(tmp_path: Path, name: str) -> None:
         choose_checkpoint(str(tmp_path))
 
 
+def test_a_sealed_one_outlives_a_machine_that_goes_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older ones are removed as soon as it is sealed."""
+    synced, fsync = set(), os.fsync
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    sealed = checkpoint(tmp_path, 9)
+    needed = (sealed / "metadata.json", sealed / "files.json", sealed, tmp_path)
+    assert {path.stat().st_ino for path in needed} <= synced
+
+
 def test_none_is_none(tmp_path: Path) -> None:
     assert choose_checkpoint(str(tmp_path / "nothing"), pytest.fail) is None
 

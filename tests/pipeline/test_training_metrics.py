@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import uuid
 from collections.abc import Callable
@@ -137,6 +138,19 @@ def test_several_sets_are_told_apart(tmp_path: Path, clock: Clock) -> None:
     assert evaluated_sets(made.lines) == {"code": "eval/code/loss", "news": "eval/news/loss"}
 
 
+def test_what_is_done_to_the_file_meanwhile_is_made_good_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    made = recorder(tmp_path, clock)
+    for step in range(4):
+        made.trained(step, 2.5 - step, None)
+        if step == 1:
+            (tmp_path / "metrics.jsonl").unlink()
+        if step == 2:
+            with open(tmp_path / "metrics.jsonl", "a") as file:
+                file.write('{"step": 2, "train/loss": 9.5}\n')  # Of a process that should have ended.
+    made.close()
+    assert [(line["step"], line["train/loss"]) for line in lines(tmp_path)] == [(0, 2.5), (1, 1.5), (2, 0.5), (3, -0.5)]
+
+
 @pytest.mark.parametrize(("resumed_from", "kept"), [(None, []), (1, [0, 1]), (4, [0, 1, 2])])
 def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from: int | None, kept: list[int]) -> None:
     first = recorder(tmp_path, clock)
@@ -150,6 +164,22 @@ def test_resuming_cuts_the_file_back(tmp_path: Path, clock: Clock, resumed_from:
     assert [line["step"] for line in lines(tmp_path)] == [*kept, 7]
 
 
+def test_lines_of_others_are_left_out(tmp_path: Path, clock: Clock) -> None:
+    mine = [{"step": 0, "train/loss": 2.5}, {"step": 0, "eval/loss": 2.0}, {"step": 1, "train/loss": 2.4}]
+    theirs = [
+        {"step": 0, "train/loss": 2.6, "tokens": 64},  # Of an attempt that had lost its lease.
+        {"step": 0, "eval/loss": 2.1, "eval/bpb": 1.0},
+        {"step": 1, "train/loss": "low"},
+        {"step": True, "train/loss": 2.5},
+        {"step": -1, "train/loss": 2.5},
+        [1, 2.5],
+    ]
+    both = [mine[0], theirs[0], mine[1], *theirs[1:], mine[2]]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in both))
+    assert recorder(tmp_path, clock, 1).steps_without_line() == []
+    assert lines(tmp_path) == mine
+
+
 def test_lines_that_were_lost_are_reported_and_never_made_up(tmp_path: Path, clock: Clock) -> None:
     made = recorder(tmp_path, clock)
     for step in range(3):
@@ -161,6 +191,8 @@ def test_lines_that_were_lost_are_reported_and_never_made_up(tmp_path: Path, clo
     again.trained(5, 2.4, None)
     assert [(line["step"], line["train/loss"]) for line in lines(tmp_path)] == [(0, 2.5), (1, 2.5), (2, 2.5), (5, 2.4)]
     assert again.steps_without_line() == [3, 4]
+    assert again.loss_of(2) == 2.5
+    assert math.isnan(again.loss_of(4))
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, clock: Clock) -> None:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
         run_trainings(
             training_python,
             folder,
-            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "diverging"],
+            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "stopped_at_its_end", "diverging"],
         )
 
     return made_once(tmp_path_factory, "trained-on", make)
@@ -83,6 +84,12 @@ def test_preferences_are_learned(runs: Path) -> None:
     assert found["tokens"] == 20 * 8 * 2 * 32, "a pair is two sequences"
 
 
+def test_what_is_reported_of_a_step_after_its_loss_is_not_lost_by_a_stop_signal(runs: Path) -> None:
+    assert "was stopped by SIGTERM" in (runs / "dpo.error").read_text()
+    for name in ("train/loss", "train/dpo_loss", "eval/preferences/loss"):
+        assert [step for step, _ in metrics(runs / "dpo", name)] == list(range(20)), name
+
+
 def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None:
     first = metrics(runs / "anneal")[0][1]
     trained = metrics(runs / "whole")
@@ -91,18 +98,24 @@ def test_annealing_begins_with_the_weights_of_the_checkpoint(runs: Path) -> None
     assert rates == sorted(rates, reverse=True)
 
 
-READ_TRACKED = """
+READ_BOARD = """
 import json, struct, sys
 from pathlib import Path
 from tensorboardX.proto.event_pb2 import Event
-from wandb.proto.wandb_internal_pb2 import Record
 
-(events,) = Path("tensorboard", "run").glob("events.*")
-data, board = events.read_bytes(), []
-while data:  # Each record: length, checksum of it, content, checksum of that.
-    (length,) = struct.unpack("<Q", data[:8])
-    event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
-    board += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "train/loss"]
+losses = []
+for events in sorted(Path("tensorboard", "run").glob("events.*")):  # Of one attempt after another.
+    data = events.read_bytes()
+    while data:  # Each record: length, checksum of it, content, checksum of that.
+        (length,) = struct.unpack("<Q", data[:8])
+        event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
+        losses += [(event.step, value.simple_value) for value in event.summary.value if value.tag == "train/loss"]
+json.dump({"losses": losses}, sys.stdout)
+"""
+READ_WANDB = """
+import json, struct, sys
+from pathlib import Path
+from wandb.proto.wandb_internal_pb2 import Record
 
 (file,) = Path("wandb").glob("offline-run-*/run-*.wandb")
 data, records, content, position = file.read_bytes(), [], b"", 7
@@ -120,24 +133,31 @@ logged = [
     for record in records
     if record.HasField("history")
 ]
-wandb = [(one["_step"], one["train/loss"]) for one in logged if "train/loss" in one]
-json.dump({"board": board, "wandb": wandb, "id": run.run_id, "tags": list(run.tags)}, sys.stdout)
+losses = [(one["_step"], one["train/loss"]) for one in logged if "train/loss" in one]
+json.dump({"losses": losses, "id": run.run_id, "tags": list(run.tags)}, sys.stdout)
 """
 """What TensorBoard and Weights & Biases would show, read from their files."""
 
 
+def shown(python: Path, script: str, output: Path) -> Any:
+    done = subprocess.run([str(python), "-c", script], cwd=output, env=dict(os.environ), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_trackers_show_the_losses_of_the_metrics(runs: Path, training_python: Path) -> None:
     output = runs / "anneal"
-    done = subprocess.run(
-        [str(training_python), "-c", READ_TRACKED], cwd=output, env=dict(os.environ), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
-    for name in ("board", "wandb"):
-        losses = dict(shown[name])
-        assert losses == pytest.approx(dict(metrics(output)), rel=1e-6), name
-    assert shown["id"] == "anneal", "a run of its own, known by the name of the output"
-    assert "short" in shown["tags"]
+    for script in (READ_BOARD, READ_WANDB):
+        found = shown(training_python, script, output)
+        assert dict(found["losses"]) == pytest.approx(dict(metrics(output)), rel=1e-6)
+    assert found["id"] == "anneal", "a run of its own, known by the name of the output"
+    assert "short" in found["tags"]
+
+
+def test_one_that_is_resumed_at_its_end_shows_the_loss_that_it_had(runs: Path, training_python: Path) -> None:
+    output = runs / "stopped_at_its_end"
+    found = shown(training_python, READ_BOARD, output)
+    assert found["losses"][-1] == pytest.approx(metrics(output)[-1], rel=1e-6)
 
 
 def test_a_checkpoint_of_other_data_is_not_resumed_from(runs: Path) -> None:
@@ -165,6 +185,11 @@ def test_a_batch_in_pieces_evaluates_as_much(runs: Path) -> None:
 def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> None:
     said = (runs / "set_back.said").read_text()
     assert re.findall(r"step (\d)/4: checkpoint of", said) == ["2", "3", "4"]
+
+
+def test_a_signal_does_not_cut_the_last_checkpoint_short(runs: Path) -> None:
+    assert "was stopped by SIGTERM" in (runs / "stopped_at_its_end.error").read_text()
+    assert "resumes after step 3\n" in (runs / "stopped_at_its_end.said").read_text()
 
 
 def test_a_checkpoint_that_somebody_has_copied_is_not_removed(runs: Path) -> None:

@@ -12,7 +12,9 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,8 +26,10 @@ from marin_rules.pipeline.tokenize import ChatDatasetFormat, TokenizeConfig, tok
 from marin_rules.pipeline.train import train
 from marin_rules.pipeline.train_dpo import train_dpo
 from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
+from marin_rules.pipeline.training import hooks
 from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Running, TrainConfig, WandbConfig
 from marin_rules.pipeline.training.errors import TrainingError
+from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
 
 SCRIPT = Path(__file__)
@@ -106,6 +110,18 @@ def prepare(folder: Path) -> None:
         tokenize(TokenizeConfig(tokenizer, *paths, **settings, output_path=str(folder / name)))
 
 
+@contextlib.contextmanager
+def stopped(error_file: Path) -> Iterator[None]:
+    """A training that a signal stops, while this process goes on to other runs."""
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    except TrainingError as error:
+        error_file.write_text(str(error))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def base(folder: Path, name: str) -> Any:
     return train(
         TrainConfig(str(folder / "tokens"), MODEL, hyperparameters(), running=RUNNING, output_path=str(folder / name))
@@ -128,9 +144,20 @@ def sft(folder: Path, name: str) -> Any:
 
 
 def dpo(folder: Path, name: str) -> Any:
-    given = hyperparameters(num_train_steps=20, steps_per_eval=10, train_batch_size=8, learning_rate=2e-3)
-    begin = str(folder / "sft" / "hf" / "step-39")
-    return train_dpo(DpoConfig(str(folder / "pairs"), begin, given, running=RUNNING, output_path=str(folder / name)))
+    """Stopped once, after a step that is evaluated, as all are."""
+    given = hyperparameters(num_train_steps=20, steps_per_eval=1, train_batch_size=8, learning_rate=2e-3)
+    begin, output = str(folder / "sft" / "hf" / "step-39"), str(folder / name)
+    config = DpoConfig(str(folder / "pairs"), begin, given, running=RUNNING, output_path=output)
+    trained = Recorder.trained
+
+    def signalled(recorder: Recorder, step: int, *numbers: Any) -> None:
+        trained(recorder, step, *numbers)
+        if step == 9:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with mock.patch.object(Recorder, "trained", signalled), stopped(folder / f"{name}.error"):
+        train_dpo(config)
+    return train_dpo(config)
 
 
 def anneal(folder: Path, name: str) -> Any:
@@ -201,6 +228,24 @@ def set_back(folder: Path, name: str) -> Any:
         return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output))
 
 
+def stopped_at_its_end(folder: Path, name: str) -> Any:
+    """A signal while the last checkpoint, the only one, is written; then it goes on."""
+    given = hyperparameters(num_train_steps=3, warmup=0, steps_per_eval=1000, steps_per_export=1000)
+    running, output = replace(RUNNING, tensorboard=True), str(folder / name)
+    config = TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=output)
+    seal = hooks.seal
+
+    def signalled(checkpoint: str) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return seal(checkpoint)
+
+    with mock.patch.object(hooks, "seal", signalled), stopped(folder / f"{name}.error"):
+        train(config)
+    said = folder / f"{name}.said"
+    with open(said, "w") as file, contextlib.redirect_stdout(file):
+        return train(config)
+
+
 def endless(folder: Path, name: str) -> Any:
     given = hyperparameters(num_train_steps=10**6, warmup=0, steps_per_eval=10**6, steps_per_export=10**6)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -220,6 +265,7 @@ RUNS = {
     "averaged": averaged,
     "in_pieces": in_pieces,
     "set_back": set_back,
+    "stopped_at_its_end": stopped_at_its_end,
     "endless": endless,
     "diverging": diverging,
 }

@@ -292,6 +292,24 @@ def test_a_step_whose_status_was_lost_half_way_is_not_taken_for_done(
 
 
 @pytest.mark.parametrize(
+    ("end", "was_done"),
+    [({}, False), ({"finished": "later", "error": "stopped by SIGTERM"}, False), ({"finished": "later"}, True)],
+    ids=["killed", "stopped", "done"],
+)
+def test_a_step_whose_status_was_lost_is_as_done_as_its_last_attempt(
+    end: dict[str, str], was_done: bool, take: Callable[..., StepBooks], tmp_path: Path
+) -> None:
+    """It was done once, and was then forced: the artifact is of that time."""
+    folder = plan_of(tmp_path, step("many")).steps[0].output_path
+    info = {"run": {"id": "another", "started": "once", **end}}
+    write_atomic(f"{folder}/.executor_info", json.dumps(info).encode())
+    write_atomic(f"{folder}/.artifact.json", b"{}")
+    take(None)
+    note = json.loads(Path(folder, ".executor_again").read_text())
+    assert note["after_done"] == (note["id"] if was_done else None)
+
+
+@pytest.mark.parametrize(
     ("before", "status", "tasks", "forced", "expected"),
     [
         ((3, 1), Status.RUNNING, 3, False, Layout(3, 1)),

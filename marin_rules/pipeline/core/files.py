@@ -207,6 +207,18 @@ def put_into_place(part: str, path: str) -> None:
     os.replace(part, path)
 
 
+def sync(path: str) -> None:
+    """Have a local file, or the names in a folder, on the disk: they outlive a machine that goes down. What a store has
+    taken does in any case."""
+    if is_url(path):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_json(path: str, value: Any) -> None:
     """Sorted and indented: the same value is the same bytes."""
     with into_place(path) as file:

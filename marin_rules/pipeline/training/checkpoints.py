@@ -7,6 +7,7 @@ should have, was cut short or damaged, and is removed; an older one is removed o
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from marin_rules.pipeline.core.files import (
     read_json,
     remove_folder,
     sizes_below,
+    sync,
     write_json,
 )
 from marin_rules.pipeline.training.errors import TrainingError
@@ -44,9 +46,15 @@ class Checkpoint:
 
 
 def seal(folder: str) -> int:
-    """Write down what the checkpoint consists of; gives its size in bytes."""
+    """Write down what the checkpoint consists of; gives its size in bytes.
+
+    Levanter has the arrays on the disk by now, but not `metadata.json`. Older checkpoints are removed next: a machine
+    that goes down after that must not leave one that looks cut short and no other.
+    """
     files = {name: facts for name, facts in _facts(folder).items() if name != LISTING}
     write_json(join(folder, LISTING), files)
+    for path in (join(folder, METADATA), join(folder, LISTING), folder, os.path.dirname(folder) or "."):
+        sync(path)
     return sum(facts["bytes"] for facts in files.values())
 
 

@@ -149,10 +149,17 @@ def check_stages(starts: Sequence[int], batch: int, block_size: int) -> None:
             )
 
 
-def check_preferences(beta: float, validation_fraction: float, z_loss_weight: float = 0.0) -> None:
-    """Refuse preferences from which nothing is learnt, and what would have no effect."""
+def check_preferences(
+    beta: float, validation_fraction: float, z_loss_weight: float = 0.0, ema_beta: float | None = None
+) -> None:
+    """Refuse preferences from which nothing is learnt, and what would have no effect or a wrong one."""
     if z_loss_weight:
         raise TrainingError(f"z_loss_weight {z_loss_weight!r} has no effect on preferences: leave it 0")
+    if ema_beta is not None:
+        raise TrainingError(
+            f"ema_beta {ema_beta!r} cannot be used on preferences: Levanter begins the average with random weights, not"
+            " with those of the model, and would evaluate and export a mixture of both: leave it None"
+        )
     _check_number("beta", beta, above=0)
     _check_number("validation_fraction", validation_fraction, least=0, below=1)
 

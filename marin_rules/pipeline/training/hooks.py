@@ -1,4 +1,4 @@
-"""Where Levanter calls us while it trains: its trackers, and its checkpointer at the end of every step."""
+"""Where Levanter calls us while it trains: its trackers, and its checkpointer after every step."""
 
 from __future__ import annotations
 
@@ -155,35 +155,59 @@ def watched_checkpointer(
     stop: StopSignal,
     *,
     resumed_from: int | None,
-) -> Any:
-    """A checkpointer's config that keeps metrics and checkpoints in step, and ends the training when it is told to."""
+) -> tuple[Any, Any]:
+    """A checkpointer's config that keeps metrics and checkpoints in step, and ends the training when it is told to; and
+    a watchdog's, which Levanter calls before everything else: so the checkpointer learns that the next step begins.
+
+    Levanter saves before it evaluates, exports, and reports the parts of a loss: whoever resumes behind the step would
+    never have these. So a step is saved when nothing of it is left to do.
+    """
     from dataclasses import dataclass
 
     import jax
+    from levanter.callbacks import Callback, ProgressEvent
+    from levanter.callbacks.progress_watchdog import ProgressWatchdogConfig
     from levanter.checkpoint import Checkpointer, CheckpointerConfig, CheckpointInterval, CheckpointRetention
 
     class WatchedCheckpointer(Checkpointer):  # type: ignore[misc]
+        done: tuple[Any, int] | None = None
+        """The state after a step, until the next one begins: that takes the arrays away."""
+
         def on_step(self, *, tree: Any, step: int, force: bool = False) -> None:
             recorder.stop_at_fault()
             step = int(step)
             if step == resumed_from:  # That one is there, and has been looked through.
                 return
-            stops = False
             if not force:
                 stop.listen()
-                if is_better_saved_later(step, given):
-                    return
-                if stops := any_process(stop.is_set):
-                    self.request_checkpoint(CheckpointRetention.TEMPORARY)
-            super().on_step(tree=tree, step=step, force=force)
-            if force:
-                stop.ignore()
-                stops = any_process(stop.is_set)
-            if stops and self._last_save_step == step:
-                self.wait_until_finished()
-                recorder.say(f"step {step + 1}/{recorder.work.steps}: stopped by a signal")
-                any_process(True)  # Whoever still waits for the first process would be aborted when that ends.
-                stop.end_process()
+                self.done = tree, step
+                return
+            self.done = None
+            super().on_step(tree=tree, step=step, force=True)
+            self.wait_until_finished()  # A signal would cut short what is still being written.
+            stop.ignore()
+            if any_process(stop.is_set):
+                self._end(step)
+
+        def next_step_begins(self) -> None:
+            if self.done is None:
+                return
+            (tree, step), self.done = self.done, None
+            recorder.stop_at_fault()
+            if stops := any_process(stop.is_set):
+                self.request_checkpoint(CheckpointRetention.TEMPORARY)
+            super().on_step(tree=tree, step=step)
+            if self._last_save_step != step or step == 0:  # Levanter saves nothing after the first one.
+                return
+            if stops:
+                self._end(step)
+            recorder.next_step_begins()
+
+        def _end(self, step: int) -> None:
+            self.wait_until_finished()
+            recorder.say(f"step {step + 1}/{recorder.work.steps}: stopped by a signal")
+            any_process(True)  # Whoever still waits for the first process would be aborted when that ends.
+            stop.end_process()
 
         def _discover_temporary_checkpoints(self) -> list[Any]:
             """Which ones Levanter will remove: not those that somebody keeps beside ours under another name."""
@@ -206,18 +230,35 @@ def watched_checkpointer(
 
             super().save_checkpoint(tree, step, destination, commit, **options)
 
+    made: list[WatchedCheckpointer] = []
+
     @dataclass
     class WatchedCheckpointerConfig(CheckpointerConfig):  # type: ignore[misc]
         def create(self, run_id: str) -> Any:
-            return WatchedCheckpointer(
+            checkpointer = WatchedCheckpointer(
                 base_path=self.expanded_path(run_id),
                 save_interval=self.save_interval,
                 step_policies=[CheckpointInterval(**interval) for interval in self.keep or []],
                 keep_last_temporary_checkpoints=self.keep_last_temporary_checkpoints,
                 dt_now_injection=steady_now,
             )
+            made.append(checkpointer)
+            return checkpointer
 
-    return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places))
+    class BetweenSteps(Callback):  # type: ignore[misc]
+        def on_step(self, info: Any, force: bool = False) -> None:
+            if info.step == resumed_from:  # Levanter says 0 of a last step that it finds done, to all trackers.
+                info.loss = recorder.loss_of(info.step)
+
+        def on_event(self, event: Any) -> None:
+            if event is ProgressEvent.TRAIN_STEP_STARTED:
+                made[-1].next_step_begins()
+
+    class BetweenStepsConfig(ProgressWatchdogConfig):  # type: ignore[misc]
+        def create(self, **options: Any) -> Any:
+            return BetweenSteps()
+
+    return WatchedCheckpointerConfig(**checkpoint_settings(given, running, places)), BetweenStepsConfig()
 
 
 def any_process(is_so: bool) -> bool:
@@ -235,20 +276,3 @@ def steady_now() -> datetime:
     """For intervals alone: a clock that was set back would keep checkpoints from being written until it has caught
     up."""
     return datetime.fromtimestamp(time.monotonic(), UTC)
-
-
-def is_better_saved_later(step: int, given: Hyperparameters) -> bool:
-    """Whether a checkpoint after this step is left to the next one.
-
-    Levanter writes checkpoints before it evaluates and exports. A run that is killed in between resumes behind the
-    step, and would have a gap there. After the last step a checkpoint is written in any case, and not over another.
-    """
-    if step + 1 == given.num_train_steps:
-        return True
-
-    def evaluates_or_exports(step: int) -> bool:
-        exports = given.steps_per_hf_export or given.steps_per_export
-        return any((step + 1) % every == 0 for every in (given.steps_per_eval, exports))
-
-    is_kept_for_good = step % given.steps_per_export == 0
-    return evaluates_or_exports(step) and not evaluates_or_exports(step + 1) and not is_kept_for_good

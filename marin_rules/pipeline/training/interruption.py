@@ -1,9 +1,10 @@
 """A stop signal while a model is trained: the step at hand is finished, a checkpoint is written, and then it ends.
 
 Ctrl-C, a time limit, a preemption and `marin-rules jobs stop` all reach the step as SIGTERM, and leave it some seconds.
-Only in between two steps is there a state that can be saved, and only while there are steps to come is there a need:
-before the first step of a process and after the last one a signal ends it at once, as if this were not here. Of several
-processes that train together, one alone may get the signal, as when its machine is taken away: then all of them stop.
+Only in between two steps is there a state that can be saved, and only until it is saved for the last time is there a
+need: before the first step of a process and after the last checkpoint a signal ends it at once, as if this were not
+here. Of several processes that train together, one alone may get the signal, as when its machine is taken away: then
+all of them stop.
 """
 
 from __future__ import annotations

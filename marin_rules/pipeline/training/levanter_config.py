@@ -94,6 +94,7 @@ def trainer_config(
     devices: int,
     trackers: tuple[Any, ...],
     checkpointer: Any,
+    between_steps: Any,
 ) -> Any:
     """Everything around the steps. Processes have met before, so Levanter must not arrange a meeting of its own."""
     import jmp
@@ -113,6 +114,7 @@ def trainer_config(
         max_eval_batches=_eval_batches(given, running, devices),
         tracker=trackers,
         checkpointer=checkpointer,
+        progress_watchdog=between_steps,
         log_dir=Path(places.scratch) / "logs",
         log_jaxprs=False,
         log_xla_hlo=False,

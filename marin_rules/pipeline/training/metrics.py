@@ -2,8 +2,9 @@
 
 A line of a step is written before a checkpoint of that step can be, so that whatever a run resumes from, the lines up
 to there exist. A resumed run cuts the file back to its checkpoint and goes on behind it. A local file grows line by
-line; of a URL, which cannot grow, the whole file is written again now and then, and before each checkpoint. If that
-fails in between, the next time makes up for it; before a checkpoint it must not fail.
+line, and is written as a whole once more at the end; of a URL, which cannot grow, the whole file is written again now
+and then, and before each checkpoint. If that fails in between, the next time makes up for it; before a checkpoint it
+must not fail.
 """
 
 from __future__ import annotations
@@ -34,21 +35,34 @@ type Line = dict[str, Any]
 
 
 def read_metrics(path: str) -> list[Line]:
-    """All whole lines; the last one may have been cut off by a kill."""
+    """All whole lines, each number of a step once. The last line may have been cut off by a kill, and others may have
+    written here: an attempt that had lost its lease and had not noticed yet, or people."""
     try:
         with open_to_read(path) as file:
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
-    lines = []
+    lines: list[Line] = []
+    found: set[tuple[int, str]] = set()
     for line in text.split("\n"):
         try:
             value = json.loads(line)
         except ValueError:
             continue
-        if isinstance(value, dict) and isinstance(value.get("step"), int):
+        if not _is_line(value):
+            continue
+        numbers = {(value["step"], name) for name in value if name not in ("step", "time")}
+        if found.isdisjoint(numbers):
+            found |= numbers
             lines.append(value)
     return lines
+
+
+def _is_line(value: Any) -> bool:
+    """Whether it can be of ours: numbers alone, of a step."""
+    if not isinstance(value, dict) or not isinstance(value.get("step"), int) or value["step"] < 0:
+        return False
+    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in value.values())
 
 
 def _evaluation_text(metrics: Mapping[str, float]) -> str:
@@ -103,6 +117,11 @@ class Recorder:
         """Steps that were done, but whose lines somebody has removed, or a machine that went down has not kept."""
         found = {line["step"] for line in self.lines if "train/loss" in line}
         return [step for step in range(self.last_step + 1) if step not in found]
+
+    def loss_of(self, step: int) -> float:
+        """Not a number if its line is lost."""
+        losses = (line["train/loss"] for line in self.lines if line["step"] == step and "train/loss" in line)
+        return next(losses, math.nan)
 
     def stop_at_fault(self) -> None:
         if self.fault is not None:
@@ -164,6 +183,12 @@ class Recorder:
                 os.fsync(file.fileno())
         except (OSError, DataError) as error:
             self.fault = self.fault or error
+
+    def close(self) -> None:
+        """At the end: what somebody has removed from a growing file meanwhile, or added to it, is made good."""
+        self.stop_at_fault()
+        if self._grows:
+            self._write_all()
 
     def _draw_now_and_then(self) -> None:
         """A running training has a curve to look at, too. Nothing depends on it: the last one is drawn at the end."""

@@ -104,6 +104,9 @@ def run(
             say=_say if is_first else _say_nothing,
             draw=partial(write_loss_curve, join(output, "report")) if is_first else _draw_nothing,
         )
+        checkpointer, between_steps = watched_checkpointer(
+            recorder, given, running, places, stop, resumed_from=resumed_from
+        )
         trainer = trainer_config(
             given,
             running,
@@ -113,7 +116,8 @@ def run(
                 recording_tracker(recorder, evaluates_average_too=evaluates_average_too),
                 *optional_trackers(running, places, resumed_from=resumed_from),
             ),
-            checkpointer=watched_checkpointer(recorder, given, running, places, stop, resumed_from=resumed_from),
+            checkpointer=checkpointer,
+            between_steps=between_steps,
         )
         trainer.load_checkpoint = checkpoint is not None
         trainer.load_checkpoint_path = None if checkpoint is None else checkpoint.path
@@ -124,7 +128,7 @@ def run(
         finally:
             stop.ignore()
             recorder.flush()
-        recorder.stop_at_fault()
+        recorder.close()
     return recorder, devices
 
 
