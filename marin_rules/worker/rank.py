@@ -13,6 +13,7 @@ from marin_rules.plans.plan_file import read_plan
 from marin_rules.process import this_process
 from marin_rules.worker.library_variables import add_library_variables
 from marin_rules.worker.noted_signals import note_stop_signals
+from marin_rules.worker.on_disk import brought_to_disk
 from marin_rules.worker.ranks import check_report, coordinator_problem, write_report
 from marin_rules.worker.step_call import Outcome, call_step
 from marin_rules.worker.step_data import open_data_access
@@ -36,6 +37,8 @@ def main() -> int:
     prepare_end()
     problem = coordinator_problem(process)
     outcome = call_step(plan, step) if problem is None else Outcome(error=problem)
+    if outcome.error is None:
+        outcome = brought_to_disk(outcome, step.output_path)
     write_report(options.report, process.rank, outcome)
     return 0 if outcome.error is None else 1
 

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -43,6 +43,7 @@ from marin_rules.worker.conclusion import Conclusion, conclude
 from marin_rules.worker.ending import JOB_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS, Ending
 from marin_rules.worker.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_HELD, EXIT_LEASE_LOST
 from marin_rules.worker.gpu_slots import GpuSlots
+from marin_rules.worker.on_disk import brought_to_disk
 from marin_rules.worker.publisher import Publisher
 from marin_rules.worker.step_books import StepBooks
 from marin_rules.worker.step_process import Pool, Script, StepProcess
@@ -359,6 +360,10 @@ class Worker:
         if conclusion.status is Status.FAILED and self.process.was_terminated:
             self._await_signal(_SAME_SIGNAL_SECONDS)
             conclusion = conclude(self.process.returned, self.process.exit_status or 0, stop_signal=self._stop_signal)
+        if conclusion.status is Status.SUCCESS:
+            outcome = brought_to_disk(conclusion.outcome, self.step.output_path)
+            status = Status.SUCCESS if outcome.error is None else Status.FAILED
+            conclusion = replace(conclusion, status=status, outcome=outcome)
         status, outcome = conclusion.status, conclusion.outcome
         finished = time.time()
         facts |= {"finished": timestamp(finished), "seconds": round(finished - self.started, 3)}

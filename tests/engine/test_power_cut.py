@@ -1,0 +1,74 @@
+"""A machine that loses power right after a step's SUCCESS: what the step has written is there.
+
+No power is cut here. Every Python of the run notes what it has the disk keep, as its calls of `fsync` say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.lab import Lab
+
+EXPERIMENT = """
+    import os
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    def write(path):
+        os.mkdir(os.path.join(path, "deep"))
+        for name in ("a", "deep/b"):
+            with open(os.path.join(path, name), "w") as file:
+                file.write(name)
+
+    executor_main(steps=[ExecutorStep("write", write, THIS_OUTPUT_PATH)])
+"""
+
+NOTE = """
+    import os
+
+    fsync = os.fsync
+
+    def noting(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.basename(path) == os.environ.get("BROKEN"):
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+        status = os.path.join(os.path.dirname(path), ".executor_status")
+        said = open(status).read().strip() if os.path.exists(status) else ""
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write(f"{said} {path}\\n")
+
+    os.fsync = noting
+"""
+
+
+@pytest.fixture
+def notes(lab: Lab) -> Path:
+    """What was brought to the disk, after the status that the step had by then."""
+    noting = lab.folder / "noting"
+    noting.mkdir()
+    (noting / "sitecustomize.py").write_text("\n".join(line.removeprefix("    ") for line in NOTE.splitlines()))
+    lab.environment |= {"PYTHONPATH": str(noting), "NOTES": str(lab.folder / "notes")}
+    return lab.folder / "notes"
+
+
+def test_what_a_step_has_written_is_on_the_disk_before_its_success(lab: Lab, notes: Path) -> None:
+    assert lab.snakemake(experiment=lab.experiment(EXPERIMENT)).code == 0
+    assert lab.status_of("write") == "SUCCESS"
+    output = lab.folder_of("write")
+    kept = [line.rpartition(" ")[2] for line in notes.read_text().splitlines() if not line.startswith("SUCCESS")]
+    assert {str(output), *(str(output / name) for name in ("a", "deep", "deep/b"))} <= set(kept)
+
+
+def test_what_the_disk_did_not_take_is_no_success(lab: Lab, notes: Path) -> None:
+    file = lab.experiment(EXPERIMENT.replace("os.mkdir(", "os.makedirs(exist_ok=True, name="))
+    result = lab.snakemake(experiment=file, env={"BROKEN": "b"})
+    assert result.code != 0
+    path = lab.folder_of("write") / "deep" / "b"
+    assert (
+        f"what it had written could not be brought to the disk: [Errno 5] Input/output error: '{path}'" in result.output
+    )
+    assert lab.status_of("write") == "FAILED"
+    assert lab.snakemake(experiment=file).code == 0
+    assert lab.status_of("write") == "SUCCESS"
