@@ -1,7 +1,8 @@
 """How the helpers beside this file make steps of the stages in `marin_rules.pipeline`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, TypeAliasType, TypedDict, get_args, get_origin, get_type_hints
 
 from marin_rules import (
     ExecutorStep,
@@ -51,6 +52,7 @@ def data_step(
     report: Sequence[str] = (),
 ) -> ExecutorStep[Any]:
     """A stage that works through data, in an environment of `groups`: a job where there is a cluster, or an array."""
+    check_words(name, config)
     resources = ResourceConfig.with_cpu(cpu=cpu, ram=ram)
     called = remote(function, tasks=tasks, resources=resources, pip_dependency_groups=list(groups))
     return ExecutorStep(name, called, config, report=report)
@@ -65,6 +67,7 @@ def small_step(
     report: Sequence[str] = PICTURES_AND_TABLES,
 ) -> ExecutorStep[Any]:
     """A stage that takes seconds, or needs the driver's network: it runs beside the driver."""
+    check_words(name, config)
     return ExecutorStep(name, function, config, pip_dependency_groups=list(groups) or None, report=report)
 
 
@@ -80,6 +83,24 @@ def levanter_step(
     resources = resources or ResourceConfig.with_cpu(cpu=2, ram="8g")
     called = remote(function, resources=resources, pip_dependency_groups=[_LEVANTER_GROUPS[resources.device.kind]])
     return ExecutorStep(name, called, config, description=description, report=PICTURES_AND_TABLES)
+
+
+def check_words(name: str, config: Any) -> None:
+    """Refuse a word that a field of the config, or of what is in it, does not know. The step would refuse it too, but
+    only after all steps before it."""
+    if not is_dataclass(config) or isinstance(config, ExecutorStep | InputName | type):
+        return
+    try:
+        hints = get_type_hints(type(config))
+    except NameError:  # A name that only type checkers import.
+        return
+    for field in fields(config):
+        value, hint = plain(getattr(config, field.name)), hints[field.name]
+        check_words(name, value)
+        if isinstance(hint, TypeAliasType):
+            hint = hint.__value__
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise DataError(f"step {name!r}: {field.name} {value!r} is none of {', '.join(map(str, get_args(hint)))}")
 
 
 def path_of(data: Data) -> str | InputName:

@@ -247,16 +247,19 @@ class Invocation:
 
     @property
     def named(self) -> dict[str, frozenset[str]]:
-        """What the command line names where Snakemake wants rules or targets: flag -> names."""
+        """What the command line names where Snakemake wants rules: flag -> names."""
         settings = self._workflow.dag_settings
         flags = {"-R": settings.forcerun, "--until": settings.until, "--omit-from": settings.omit_from}
         return {flag: frozenset(map(str, names or ())) for flag, names in flags.items()}
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """What the command line asks for beside the flags, while the Snakefile is read. Takes its time."""
+        return frozenset(_options(sys.argv[1:]).targets or ())
+
     def check_question(self) -> None:
         """Refuse what Snakemake would answer in terms of files, and wrongly: a step is no file of its."""
-        from snakemake.cli import get_argument_parser
-
-        options, _ = get_argument_parser().parse_known_args(sys.argv[1:])
+        options = _options(sys.argv[1:])
         for name, advice in QUESTIONS.items():
             if getattr(options, name, None):
                 raise SettingsError(f"--{name.replace('_', '-')} {advice}")
@@ -269,7 +272,10 @@ class Invocation:
 
 
 def _has_dry_run(words: list[str]) -> bool:
+    return bool(_options(words).dryrun)
+
+
+def _options(words: list[str]) -> Any:
     from snakemake.cli import get_argument_parser
 
-    options, _ = get_argument_parser().parse_known_args(words)
-    return bool(options.dryrun)
+    return get_argument_parser().parse_known_args(words)[0]

@@ -85,3 +85,19 @@ def check_rule_names(
                     f"{flag} takes rules, and {name} is a step.{again} The rule {rule}, which runs it, stands for all"
                     f" its steps: `{flag} {rule}`."
                 )
+
+
+def check_targets(targets: Collection[str], steps: Sequence[FrozenStep], rule_of: Callable[[FrozenStep], str]) -> None:
+    """Refuse a step, or the rule of steps, among the targets on the command line: Snakemake would know no such file."""
+    for target in sorted(set(targets) - {"all"}):
+        step = next((step for step in steps if target in (step.name, step.key, step.output_path)), None)
+        if step is not None:
+            raise SettingsError(
+                f"{target} is a step, and Snakemake wants a target. To run it and what it needs:"
+                f" `--config run_only='^{re.escape(step.name)}$'`."
+            )
+        if any(rule_of(step) == target for step in steps):
+            raise SettingsError(
+                f"{target} is the rule of steps, and Snakemake wants a target. To run steps and what they need:"
+                " `--config run_only=REGEX`, with their names."
+            )

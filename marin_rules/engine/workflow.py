@@ -32,7 +32,7 @@ from marin_rules.engine.interrupts import INTERRUPTS
 from marin_rules.engine.invocation import Invocation
 from marin_rules.engine.job_resources import STEP_SLOT, JobResources
 from marin_rules.engine.local_executor import use_warm_workers
-from marin_rules.engine.names import check_rule_names
+from marin_rules.engine.names import check_rule_names, check_targets
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.report import ReportItem, report_items
 from marin_rules.engine.rule_files import check_rules_of_steps
@@ -67,6 +67,8 @@ def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflo
         use_warm_workers()
         if (remark := foreign_profile(sys.argv[1:])) is not None:
             logger.warning(remark)
+        if not plan.run.rule_files:  # Whose rules may have any name.
+            guarded(lambda: check_targets(invocation.targets, plan.steps, in_process.rule))
     in_process.live = not invocation.is_driver  # A process for one job is there because something runs.
     in_process.max_usd = settings.max_usd
     return MarinWorkflow(in_process, invocation, storage, settings.max_concurrent)

@@ -29,7 +29,7 @@ from marin_rules.pipeline.core.files import into_place, join, read_json, write_j
 from marin_rules.pipeline.core.library_logs import quiet_libraries
 from marin_rules.pipeline.core.records import Fault, Record, conversation_fault, document_fault
 from marin_rules.pipeline.core.shard_files import Row
-from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, list_shards, map_shards
+from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, list_shards, map_shards, no_shards
 from marin_rules.pipeline.core.token_cache import LEDGER, TokenCacheWriter, check_shard_cache, ledger
 from marin_rules.pipeline.core.tokenizer_files import (
     TokenizerFolder,
@@ -160,7 +160,7 @@ def _shards(config: TokenizeConfig) -> list[Shard]:
         for number, path in enumerate(map(str, paths)):
             shards = list_shards(path, settings=config.shards)
             if not shards:
-                raise DataError(f"no shards below {path}, one of the {split} paths. Is it the output of a data stage?")
+                raise no_shards(f"{path}, one of the {split} paths")
             if split == "train" and not config.allow_test_in_train:
                 _refuse_held_out(path, shards, config.output_path)
             above = f"{split}/" if len(paths) == 1 else f"{split}/{number:03}/"

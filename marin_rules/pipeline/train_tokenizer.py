@@ -25,7 +25,7 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import into_place, join, write_json
 from marin_rules.pipeline.core.fingerprints import digest
 from marin_rules.pipeline.core.records import Record
-from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, list_shards
+from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, list_shards, no_shards
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
 
 BYTES = 256
@@ -118,7 +118,7 @@ class _Corpus:
         self._config = config
         self._shards = list_shards(str(config.input_path), settings=config.shards)
         if not self._shards:
-            raise DataError(f"no shards below {config.input_path}. Is it the output of a data stage?")
+            raise no_shards(str(config.input_path))
         self.rejected_by_shard: dict[str, Counter[str]] = {}
         self.documents = 0
         first = self._first((config.sample_documents or 0) + max(config.held_out_documents, 0))

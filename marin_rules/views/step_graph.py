@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from marin_rules.views.graph_layout import NODES_IN_A_ROW, Place, layout
+from marin_rules.views.graph_layout import Place, layout
 
 _BOX_WIDTH, _BOX_HEIGHT = 164, 36
 _GAP, _ROW_GAP = 10, 34
@@ -70,16 +70,23 @@ def step_graph(nodes: Mapping[int, Node]) -> Drawing | None:
     """The picture; None where there are too many steps for one."""
     if len(nodes) > MOST_NODES:
         return None
-    places = layout({index: node.dependencies for index, node in nodes.items()})
+    places = _moved_left(layout({index: node.dependencies for index, node in nodes.items()}))
     edges = [(above, below) for below, node in nodes.items() for above in node.dependencies if above in nodes]
     rows = 1 + max((place.row for place in places.values()), default=0)
+    columns = 1 + max((place.column for place in places.values()), default=0)
     return Drawing(
-        width=2 * _MARGIN + NODES_IN_A_ROW * (_BOX_WIDTH + _GAP) - _GAP,
+        width=2 * _MARGIN + round(columns * (_BOX_WIDTH + _GAP)) - _GAP,
         height=2 * _MARGIN + rows * (_BOX_HEIGHT + _ROW_GAP) - _ROW_GAP,
         lines=[Line(above, below, _curve(places[above], places[below])) for above, below in edges[:_MOST_EDGES]],
         boxes=[_box(index, node, places[index]) for index, node in nodes.items()],
         left_out=max(0, len(edges) - _MOST_EDGES),
     )
+
+
+def _moved_left(places: Mapping[int, Place]) -> dict[int, Place]:
+    """Without the columns on the left that no row needs: in a narrow window they would be all that one sees."""
+    first = min((place.column for place in places.values()), default=0)
+    return {index: Place(place.row, place.column - first) for index, place in places.items()}
 
 
 def _corner(place: Place) -> tuple[float, float]:

@@ -55,6 +55,12 @@ def test_one_step_runs_again_by_its_name(lab: Lab, tmp_path: Path) -> None:
     for arguments, config, said in (
         (["-R", "a"], {}, "-R takes rules, and a is a step. To run it again: `--config force='^a$'`."),
         (["--until", "b"], {}, "--until takes rules, and b is a step. The rule second, which runs it"),
+        (
+            ["b"],
+            {},
+            "b is a step, and Snakemake wants a target. To run it and what it needs: `--config run_only='^b$'`",
+        ),
+        (["-n", "second"], {}, "second is the rule of steps, and Snakemake wants a target."),
         ([], {"force": "^d"}, "force: '^d' matches no step"),
         (["--summary"], {}, "--summary speaks of files and their dates"),
         (

@@ -17,6 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from marin_rules.views.step_facts import StepFacts
+from marin_rules.views.step_page import step_page
 from support.lab import Lab
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -389,3 +391,31 @@ def test_damaged_notes_and_odd_names_cost_nothing_else(browser: webdriver.Chrome
     report.open_category("Pictures and tables")
     assert report.rows() == [["odd <b>{x}/<plot>.svg"]]
     assert report.size(report.open_picture("<plot>.svg", file="_plot>.svg")) == (200, 100)
+
+
+@pytest.mark.processes
+def test_a_page_fits_a_narrow_window(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    facts = StepFacts(
+        name="tokens",
+        description=None,
+        function="marin_rules.pipeline.tokenize.tokenize",
+        output_path="out/tokens-123456",
+        version={},
+        config={"files": ["a" * 64]},
+        dependencies=[],
+        status="SUCCESS",
+        run={"git_commit": "0123456789" * 4},
+    )
+    file = tmp_path / "page.html"
+    file.write_text(step_page(facts))
+    size = browser.get_window_size()
+    browser.set_window_size(500, 900)
+    try:
+        browser.get(file.as_uri())
+        page, window = browser.execute_script(
+            "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+    finally:
+        browser.set_window_size(size["width"], size["height"])
+    assert window <= 500
+    assert page <= window

@@ -13,7 +13,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 
 from marin_rules import ResourceConfig, SnakemakeRule
 from marin_rules.engine.invocation import Invocation
-from marin_rules.engine.names import check_rule_names
+from marin_rules.engine.names import check_rule_names, check_targets
 from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.engine.workflow import MarinWorkflow
 from marin_rules.errors import SettingsError
@@ -231,3 +231,23 @@ def test_a_step_where_a_rule_is_wanted(plan: FrozenPlan, flag: str, name: str, a
 
 def test_rules_and_unknown_names_are_left_to_snakemake(plan: FrozenPlan) -> None:
     check_rule_names({"-R": {"compute", "nothing"}}, plan.steps, PlanInProcess(plan).rule)
+
+
+@pytest.mark.parametrize("name", ["a", "KEY", "PATH"])
+def test_a_step_where_a_target_is_wanted(plan: FrozenPlan, name: str) -> None:
+    first = plan.steps[0]
+    name = {"KEY": first.key, "PATH": first.output_path}.get(name, name)
+    with pytest.raises(SettingsError) as refused:
+        check_targets({name, "all"}, plan.steps, PlanInProcess(plan).rule)
+    assert str(refused.value) == (
+        f"{name} is a step, and Snakemake wants a target. To run it and what it needs: `--config run_only='^a$'`."
+    )
+
+
+def test_a_rule_of_steps_where_a_target_is_wanted(plan: FrozenPlan) -> None:
+    with pytest.raises(SettingsError, match=r"^compute is the rule of steps, and Snakemake wants a target"):
+        check_targets({"compute"}, plan.steps, PlanInProcess(plan).rule)
+
+
+def test_targets_and_unknown_names_are_left_to_snakemake(plan: FrozenPlan) -> None:
+    check_targets({"all", "nothing", f"{plan.steps[0].key}#compute"}, plan.steps, PlanInProcess(plan).rule)

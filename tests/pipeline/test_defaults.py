@@ -229,6 +229,9 @@ def test_tasks_cores_and_memory_are_those_of_the_steps(defaults: Any) -> None:
         (lambda d: d.default_eval(PAGES, held_out=PAGES, name="x"), "held_out: give each set a name"),
         (lambda d: d.default_classify("x", PAGES, HuggingFaceClassifier("a/b")), "encoder 'a/b' .* has no revision"),
         (lambda d: d.default_funnel("x", {"a": PAGES}, joins=["b"]), "no stages are called"),
+        (lambda d: d.default_read_dump("x", PAGES, "text"), "step 'x': kind 'text' is none of .*, text_files"),
+        (lambda d: d.default_extract("x", PAGES, library="trafilatur"), "library 'trafilatur' is none of resiliparse"),
+        (lambda d: d.default_download_package("x", "nmp", "words", "1", DIGEST), "kind 'nmp' is none of npm, pypi"),
         (lambda d: d.default_extract("x", PAGES, taks=3), "unexpected keyword argument 'taks'"),
     ],
 )

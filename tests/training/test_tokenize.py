@@ -174,7 +174,8 @@ def test_a_tokenizer_of_too_little(tokenizing: Tokenizing, tmp_path: Path) -> No
     said = tokenizing.refusal("train", input_path=empty, vocabulary=300, output_path=str(tmp_path / "out"))
     assert "has 0 documents with text (rejected: {'no text': 1, 'not JSON': 1})" in said
     said = tokenizing.refusal("train", input_path=str(tmp_path / "no"), vocabulary=300, output_path="out")
-    assert f"no shards below {tmp_path / 'no'}" in said
+    assert f"no shards below {tmp_path / 'no'}: looked for .jsonl" in said
+    assert "read_dump makes shards of text" in said
 
 
 # --- texts
@@ -354,7 +355,7 @@ def test_of_a_pair_the_output_is_learned(tokenizing: Tokenizing, tokenizer: str,
     [
         ({"train_paths": []}, "nothing to tokenize"),
         ({"sample_count": 0}, "a sample_count of 0 leaves nothing"),
-        ({"train_paths": ["IN/nowhere"]}, "no shards below .*nowhere, one of the train paths"),
+        ({"train_paths": ["IN/nowhere"]}, "no shards below .*nowhere, one of the train paths: .* read_dump makes"),
         ({"train_paths": ["IN/test"]}, "test/a.jsonl looks like held-out data .'test' in its name.*is_validation=True"),
         ({"train_paths": ["IN/validation-0001"]}, "looks like held-out data .'validation' in its name"),
         ({"tokenizer": "IN/good"}, "has no readable tokenizer.json. Is it a tokenizer"),

@@ -73,6 +73,12 @@ def test_conversations_are_learned_and_the_old_text_is_not_forgotten(runs: Path)
     assert facts(runs / "whole")["began_with"] is None
 
 
+def test_no_thread_fetches_batches_after_the_last_step(runs: Path) -> None:
+    threads = (runs / "sft.threads").read_text()
+    assert "MainThread" in threads
+    assert "_fill_queue" not in threads
+
+
 def test_preferences_are_learned(runs: Path) -> None:
     losses = dict(metrics(runs / "dpo"))
     assert losses[0] == pytest.approx(0.6931, abs=1e-3)  # Policy and reference are the same: log 2.

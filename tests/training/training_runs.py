@@ -14,6 +14,7 @@ import random
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -138,9 +139,11 @@ def sft(folder: Path, name: str) -> Any:
     mixture(replace(mixed, output_path=str(folder / "mixed")))
     given = hyperparameters(num_train_steps=40, steps_per_eval=10, train_batch_size=16, learning_rate=6e-3)
     begin = str(folder / "whole")
-    return train(
+    found = train(
         TrainConfig(str(folder / "mixed"), None, given, begin, running=RUNNING, output_path=str(folder / name))
     )
+    (folder / f"{name}.threads").write_text("".join(f"{thread.name}\n" for thread in threading.enumerate()))
+    return found
 
 
 def dpo(folder: Path, name: str) -> Any:

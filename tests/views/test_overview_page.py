@@ -6,7 +6,7 @@ from dataclasses import replace
 from marin_rules.views.front_page import front_page
 from marin_rules.views.overview_page import ExperimentFacts, overview_page
 from marin_rules.views.step_facts import Picture, Reference, StepFacts
-from marin_rules.views.step_graph import shortened
+from marin_rules.views.step_graph import Node, shortened, step_graph
 
 EXPERIMENT = ExperimentFacts("x", "About <it>.", "x.py", "out", "2026-01-01T00:00:00+00:00")
 
@@ -97,3 +97,17 @@ def test_names_fit_their_boxes() -> None:
     assert shortened("a" * 20) == "a" * 20
     assert shortened("tokenized/a-long-name/part-17") == "…a-long-name/part-17"
     assert shortened("名" * 20) == "…" + "名" * 9
+
+
+def test_the_graph_is_as_wide_as_its_widest_row() -> None:
+    """More would be an empty place, and all that a narrow window shows of it."""
+
+    def margins(names: str) -> tuple[float, float]:
+        above = [Node(name, "f", "SUCCESS", None, []) for name in names]
+        below = Node("below", "f", "SUCCESS", None, range(len(above)))
+        drawing = step_graph(dict(enumerate([*above, below])))
+        assert drawing is not None
+        left, right = min(box.x for box in drawing.boxes), max(box.x for box in drawing.boxes) + drawing.box_width
+        return left, drawing.width - right
+
+    assert margins("a") == margins("ab") == margins("abcdef") == margins("abcdefg") == (12, 12)

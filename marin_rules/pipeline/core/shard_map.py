@@ -114,6 +114,13 @@ type Finish = Callable[[Sequence[tuple[Shard, dict[str, Any]]]], None]
 """What a stage does about all shards and their counts, once each is done."""
 
 
+def no_shards(place: str, suffixes: Sequence[str] = FORMATS) -> DataError:
+    """What is wrong with input in which no shard has been found."""
+    files = " read_dump makes shards of text and HTML files." if ".jsonl" in suffixes else ""
+    looked = f"looked for {', '.join(suffixes)}"
+    return DataError(f"no shards below {place}: {looked}. Is it the output of the step before?{files}")
+
+
 def list_shards(
     folder: str,
     suffixes: Sequence[str] = FORMATS,
@@ -152,9 +159,7 @@ def map_shards(
         raise DataError(f"no format {output_format!r}: use one of {', '.join(FORMATS)}")
     shards = list_shards(input_path, suffixes, settings, damaged_shards) if shards is None else shards
     if not shards:
-        raise DataError(
-            f"no shards below {input_path}: looked for {', '.join(suffixes)}. Is it the output of the step before?"
-        )
+        raise no_shards(input_path, suffixes)
     work = _Work(transform, output_path, output_format, suffixes)
     work.refuse_collisions(shards)
     mine_by_name = {shard.name: shard for shard in shards}

@@ -6,6 +6,7 @@ from its last whole checkpoint, with the metrics up to there, and that failures 
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -123,6 +124,7 @@ def run(
         trainer.load_checkpoint_path = None if checkpoint is None else checkpoint.path
         try:
             start(places, trainer)
+            _end_loaders()
         except Exception as error:
             raise explained(error, recorder, given, devices) from error
         finally:
@@ -130,6 +132,15 @@ def run(
             recorder.flush()
         recorder.close()
     return recorder, devices
+
+
+def _end_loaders() -> None:
+    """Levanter's loaders fetch batches in threads that nobody ends. If one runs while Python is taken apart, it prints
+    a traceback into the log of a training that went well."""
+    from levanter.data.loader import DataLoaderIterator
+
+    for loader in [thing for thing in gc.get_objects() if type(thing) is DataLoaderIterator]:
+        loader.close()
 
 
 def _agreed_checkpoint(folder: str, is_first: bool, steps: int) -> Checkpoint | None:

@@ -252,7 +252,10 @@ def test_damaged_shards_fail_by_name_or_give_what_is_readable(corpus: Any) -> No
     ("shards", "told"),
     [
         ({}, "no shards below"),
-        ({"notes.txt": ["x"]}, "no shards below"),
+        (
+            {"notes.txt": ["x"]},
+            r"no shards below .*: looked for .jsonl, .* read_dump makes shards of text and HTML files",
+        ),
         ({"a.jsonl": [], "b.jsonl": []}, "2 shards below .* but no records in any"),
         (
             {"a.jsonl": [{"id": "a", "text": "b"}], "a.jsonl.gz": []},
