@@ -73,6 +73,16 @@ def test_the_order_depends_on_the_seed_and_on_no_division(corpus: Any, monkeypat
     assert shuffled(corpus, DOCUMENTS, 3, "c", seed=2) != one
 
 
+def test_a_shuffle_of_a_sample_with_the_same_seed_fills_all_shards(corpus: Any) -> None:
+    given = corpus.write("in", divided(DOCUMENTS, 2))
+    sample(SampleConfig(given, 0.5, seed=1, output_path=corpus.path("sample")))
+    chosen = corpus.records("sample")
+    shuffled(corpus, chosen, 2, "a", seed=1)
+    sizes = [len(shard) for shard in corpus.read("a-out").values()]
+    assert sum(sizes) == len(chosen)
+    assert all(len(chosen) / 8 < size < len(chosen) / 2 for size in sizes), "four shards of about the same size"
+
+
 def test_damaged_pieces_are_named(corpus: Any) -> None:
     shuffled(corpus, DOCUMENTS, 3, "a")
     pieces = Path(corpus.path("a-scattered/1.jsonl.pieces"))
