@@ -41,6 +41,7 @@ from marin_rules.pipeline.core.signature_bands import SignatureBands
 if TYPE_CHECKING:
     import numpy
 
+_ARRAYS = ".npz"
 _BATCH = 256
 _LABELS = {"id": SAME_ID, "text": SAME_TEXT, "near": NEAR}
 
@@ -122,9 +123,16 @@ def fingerprint(config: FingerprintConfig) -> dict[str, Any]:
         if config.shortest_paragraph is not None:
             arrays["paragraphs"] = as_digests(paragraphs)
             arrays["owners"] = numpy.array(owners, numpy.int64).reshape(-1, 2)
-        write_arrays(join(config.output_path, f"{shard.name}.npz"), arrays)
+        write_arrays(join(config.output_path, f"{shard.name}{_ARRAYS}"), arrays)
 
-    return map_shards(transform, str(config.input_path), config.output_path, output_format="", settings=config.shards)
+    return map_shards(
+        transform,
+        str(config.input_path),
+        config.output_path,
+        output_format="",
+        settings=config.shards,
+        beside=(_ARRAYS,),
+    )
 
 
 def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
@@ -139,7 +147,7 @@ def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
     arrays = []
     with SignatureBands(config.bands) as signatures:
         for name in names:
-            one = read_arrays(join(str(config.fingerprints_path), f"{name}.npz"))
+            one = read_arrays(join(str(config.fingerprints_path), f"{name}{_ARRAYS}"))
             if "signatures" in one:
                 signatures.add(one.pop("signatures"))
             arrays.append(one)
@@ -167,7 +175,7 @@ def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
     for name, (start, end) in zip(names, pairwise(starts), strict=True):
         low, high = numpy.searchsorted(again[:, 0], (start, end))
         found = {"verdicts": verdicts[start:end], "repeated": again[low:high] - (start, 0)}
-        write_arrays(join(config.output_path, f"{name}.npz"), found)
+        write_arrays(join(config.output_path, f"{name}{_ARRAYS}"), found)
     write_json(join(config.output_path, "report.json"), report)
     return report
 
@@ -195,7 +203,7 @@ def mark_duplicates(config: MarkDuplicatesConfig) -> dict[str, Any]:
     """Write a shard of attributes for each shard of documents."""
 
     def transform(shard: Shard, account: Account) -> Iterator[Record]:
-        found = read_arrays(join(str(config.duplicates_path), f"{shard.name}.npz"))
+        found = read_arrays(join(str(config.duplicates_path), f"{shard.name}{_ARRAYS}"))
         verdicts = found["verdicts"].tolist()
         repeated_places: dict[int, list[int]] = {}
         for number, place in found["repeated"].tolist():

@@ -78,7 +78,14 @@ def scatter(config: ScatterConfig) -> dict[str, Any]:
             pieces.flush()
         write_json(join(config.output_path, f"{shard.name}{_INDEX}"), pieces.index)
 
-    return map_shards(transform, str(config.input_path), config.output_path, output_format="", settings=config.shards)
+    return map_shards(
+        transform,
+        str(config.input_path),
+        config.output_path,
+        output_format="",
+        settings=config.shards,
+        beside=(_PIECES, _INDEX),
+    )
 
 
 def gather(config: GatherConfig) -> dict[str, Any]:

@@ -138,14 +138,16 @@ def map_shards(
     suffixes: Sequence[str] = FORMATS,
     settings: ShardSettings | None = None,
     shards: Sequence[Shard] | None = None,
+    beside: Sequence[str] = (),
     finish: Finish | None = None,
     damaged_shards: DamagedShards = "fail",
 ) -> dict[str, Any]:
     """Do this task's share of a stage; returns the counts of that share.
 
     `output_format` is one of `FORMATS`, "" for a stage that writes no records, or None for the format of each input.
-    `shards` are given for input that is not divided into files as the output is. `finish` is called before the summary
-    is written, by whichever task does the last shard; two tasks may both take themselves for it.
+    `shards` are given for input that is not divided into files as the output is. `beside` are the endings of files that
+    the stage itself writes for each shard, after its name. `finish` is called before the summary is written, by
+    whichever task does the last shard; two tasks may both take themselves for it.
     """
     settings = settings or ShardSettings()
     if output_format and output_format not in FORMATS:
@@ -155,7 +157,7 @@ def map_shards(
         raise DataError(
             f"no shards below {input_path}: looked for {', '.join(suffixes)}. Is it the output of the step before?"
         )
-    work = _Work(transform, output_path, output_format, suffixes)
+    work = _Work(transform, output_path, output_format, suffixes, beside)
     work.refuse_collisions(shards)
     mine_by_name = {shard.name: shard for shard in shards}
     mine = [mine_by_name[name] for name in shards_of_this_task(mine_by_name)]
@@ -210,6 +212,8 @@ def _remove_strays(work: _Work, shards: Sequence[Shard], done: Iterable[str]) ->
         output = work.output_name(gone) if name.endswith(tuple(work.suffixes)) else None
         if output is not None and output not in made:
             remove_file(join(work.output_path, output))
+        for ending in work.beside:
+            remove_file(join(work.output_path, f"{name}{ending}"))
         LeftOut(work.output_path, name).remove()
         remove_file(work.counts_path(gone))
 
@@ -223,6 +227,7 @@ class _Work:
     output_path: str
     output_format: str | None
     suffixes: Sequence[str]
+    beside: Sequence[str]
 
     def output_name(self, shard: Shard) -> str | None:
         if self.output_format is None:
