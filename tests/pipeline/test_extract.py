@@ -219,7 +219,7 @@ def responses(bodies: dict[str, tuple[bytes, dict[str, str]]]) -> bytes:
     buffer = io.BytesIO()
     writer = WARCWriter(buffer, gzip=True)
     for name, (body, headers) in bodies.items():
-        said = [("Content-Type", "text/html"), *headers.items()]
+        said = [*{"Content-Type": "text/html", **headers}.items()]
         http = StatusAndHeaders("200 OK", said, protocol="HTTP/1.1")
         url = f"http://sqlite/{name}"
         writer.write_record(writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=http))
@@ -240,6 +240,28 @@ def test_a_body_is_read_as_it_was_meant_or_rejected_and_hides_no_page_after_it(c
     assert {reject["reason"] for reject in rejects} == {"a body that cannot be decoded"}
     for reject, (_, _, detail) in zip(rejects, BAD_BODIES.values(), strict=True):
         assert detail in reject["detail"]
+
+
+KIT = "Белый кит"
+
+
+@pytest.mark.parametrize(
+    ("said", "encoding", "declared"),
+    [
+        ("text/html; charset=KOI8-R", "koi8-r", ""),
+        ("Text/HTML; Charset=koi8-r", "koi8-r", ""),
+        ("application/XHTML+xml;charset=koi8-r", "koi8-r", ""),
+    ],
+)
+def test_a_page_is_decoded_as_its_server_said_if_that_is_an_encoding(
+    said: str, encoding: str, declared: str, corpus: Any
+) -> None:
+    page = f'<html><head><meta charset="{declared}"></head><body><p>{KIT}</p></body></html>'
+    Path(corpus.write("in", {})).mkdir()
+    body = page.encode(encoding), {"Content-Type": said}
+    Path(corpus.path("in/a.warc.gz")).write_bytes(responses({"page": body}))
+    extract(ExtractConfig(corpus.path("in"), main_content=False, output_path=corpus.path("out")))
+    assert [document["text"] for document in corpus.records("out")] == [KIT]
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])

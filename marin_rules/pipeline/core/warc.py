@@ -49,7 +49,7 @@ def read_pages(path: str, name: str, account: Account, largest: int) -> Iterator
         if record.http_headers is None or record.http_headers.status_code != 200:
             account.drop("not answered with 200")
             continue
-        if record.http_content_type not in _HTML:
+        if (record.http_content_type or "").lower() not in _HTML:  # Servers write types in any case.
             account.drop("not HTML")
             continue
         headers = {name.lower(): value for name, value in record.http_headers.items()}
