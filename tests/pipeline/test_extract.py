@@ -251,6 +251,10 @@ KIT = "Белый кит"
         ("text/html; charset=KOI8-R", "koi8-r", ""),
         ("Text/HTML; Charset=koi8-r", "koi8-r", ""),
         ("application/XHTML+xml;charset=koi8-r", "koi8-r", ""),
+        ('text/html; charset="koi8-r"', "koi8-r", ""),
+        ("text/html; charset='koi8-r'", "koi8-r", "utf-8"),
+        ("text/html; charset=none", "koi8-r", "koi8-r"),
+        ("text/html; charset=", "koi8-r", "koi8-r"),
     ],
 )
 def test_a_page_is_decoded_as_its_server_said_if_that_is_an_encoding(
