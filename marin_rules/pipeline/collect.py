@@ -114,6 +114,11 @@ class _Found:
             if file.lower().endswith(_PAGES + _TEXTS):
                 number = int.from_bytes(digest(file)[:8], "big") % file_shards
                 files.setdefault(f"files-{number:05}-of-{file_shards:05}.jsonl", {})[file] = size
+        if both := sorted(shards.keys() & files.keys()):
+            raise DataError(
+                f"source {name!r}: {join(folder, both[0])} has the name of a shard that single files would go to."
+                " Rename it, or give another number of file_shards"
+            )
         if not shards and not files:
             raise DataError(
                 f"source {name!r}: no pages, texts or shards below {folder} match {', '.join(source.patterns)}."
