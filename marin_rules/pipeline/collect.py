@@ -103,7 +103,7 @@ class _Found:
         folder = str(source.path)
         sizes = {
             file: size
-            for file, size in sizes_below(folder).items()
+            for file, size in sizes_below(folder, is_data=True).items()
             if file.partition("/")[0] != REJECTS
             and _matches(file, source.patterns)
             and not _matches(file, source.without)

@@ -124,7 +124,7 @@ def list_shards(
     settings = settings or ShardSettings()
     return [
         Shard(folder, name, size, settings, damaged_shards=damaged_shards)
-        for name, size in sizes_below(folder).items()
+        for name, size in sizes_below(folder, is_data=True).items()
         if name.endswith(tuple(suffixes)) and name.partition("/")[0] != REJECTS
     ]
 

@@ -101,7 +101,7 @@ def _shards(config: DumpConfig, suffixes: tuple[str, ...]) -> tuple[list[Shard],
     folder, count = str(config.input_path), config.parts
     sizes = {
         name: size
-        for name, size in sizes_below(folder).items()
+        for name, size in sizes_below(folder, is_data=True).items()
         if name.endswith(suffixes)
         and name.partition("/")[0] != REJECTS
         and any(fnmatchcase(name, pattern) for pattern in config.patterns)
