@@ -1,8 +1,8 @@
 """Scores of documents by a classifier, as attributes: a fastText model, a Hugging Face encoder, or a function.
 
 A fastText model and an encoder give a probability for each label (an encoder with a single output gives that number,
-as `score`); a function gives a number, scores by label, or spans. A document for which a fastText model knows no word
-has no scores and is rejected; any other failure fails its shard.
+as `score`); a function gives a number, scores by label, or spans. A document in which a fastText model knows
+neither a word nor the end of its line has no scores and is rejected; any other failure fails its shard.
 """
 
 from __future__ import annotations
