@@ -28,7 +28,7 @@ from marin_rules.pipeline.core.left_out import REJECTS
 from marin_rules.pipeline.core.pages import decoded_page
 from marin_rules.pipeline.core.records import Record, identified_fault
 from marin_rules.pipeline.core.shard_files import FORMATS
-from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
+from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, digest_of, map_shards
 
 _PAGES = (".html", ".htm", ".xhtml")
 _TEXTS = (".txt", ".md")
@@ -130,7 +130,8 @@ class _Found:
         for name, size in self.shards.items():
             yield Shard(self.folder, f"{self.source}/{name}", size, settings)
         for name, files in sorted(self.files.items()):
-            yield Shard(self.folder, f"{self.source}/{name}", sum(files.values()), settings)
+            size, made_of = sum(files.values()), digest_of(files)
+            yield Shard(self.folder, f"{self.source}/{name}", size, settings, made_of=made_of)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

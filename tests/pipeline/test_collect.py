@@ -62,6 +62,18 @@ def test_another_file_changes_one_shard(corpus: Any, tmp_path: Path) -> None:
     assert sum(before[name] != after[name] for name in before) == 1
 
 
+def test_other_files_of_the_same_size_are_read_when_an_attempt_goes_on(corpus: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "old.txt").write_text("one")
+    config = CollectConfig({"s": Source(str(folder))}, file_shards=1, output_path=corpus.path("out"))
+    collect(config)
+    (folder / "old.txt").unlink()
+    (folder / "new.txt").write_text("two")
+    collect(config)
+    assert corpus.records("out") == [{"id": "s/new.txt", "source": "s", "text": "two"}]
+
+
 def test_a_shard_with_the_name_of_one_for_files_is_refused(corpus: Any) -> None:
     """Such as one that an earlier step has made of other files: of the two only one would be there."""
     given = corpus.write("in", {"files-00000-of-00001.jsonl": [{"id": "1", "text": "t"}]})

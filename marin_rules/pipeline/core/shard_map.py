@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -87,6 +89,8 @@ class Shard:
     file: str | None = None
     """Where it is, for a stage with several inputs that gives shards names of its own; else at its name."""
     damaged_shards: DamagedShards = "fail"
+    made_of: str = ""
+    """Of a shard that is several files: `digest_of` them. Others can have the same size together."""
 
     @property
     def path(self) -> str:
@@ -127,6 +131,12 @@ def list_shards(
         for name, size in sizes_below(folder, is_data=True).items()
         if name.endswith(tuple(suffixes)) and name.partition("/")[0] != REJECTS
     ]
+
+
+def digest_of(files: Mapping[str, int]) -> str:
+    """Of the names and sizes of files."""
+    text = json.dumps(sorted(files.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def map_shards(
@@ -252,6 +262,8 @@ class _Work:
         counts = read_json(self.counts_path(shard))
         if not isinstance(counts, dict) or counts.get("input_size") != shard.size:
             return False
+        if counts.get("input_files", "") != shard.made_of:
+            return False
         name = self.output_name(shard)
         return name is None or size_of(join(self.output_path, name)) == counts.get("output_size")
 
@@ -273,7 +285,8 @@ class _Work:
                     writer.write(record)
             account.check_balance()
         size = None if name is None else size_of(join(self.output_path, name))
-        write_json(self.counts_path(shard), {**account.counts(), "input_size": shard.size, "output_size": size})
+        counts = {**account.counts(), "input_size": shard.size, "output_size": size}
+        write_json(self.counts_path(shard), counts | ({"input_files": shard.made_of} if shard.made_of else {}))
 
 
 # --- many shards
