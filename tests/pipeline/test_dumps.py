@@ -202,9 +202,13 @@ def test_a_folder_that_has_changed_is_read_as_it_is_when_an_attempt_goes_on(corp
 def test_a_folder_of_texts(corpus: Any) -> None:
     given = place(corpus, "a/1.txt", "Größe".encode())
     place(corpus, "a/2.txt", b"\xff")
+    place(corpus, "a/README.TXT", b"in capitals")
     place(corpus, "b/3.txt", b"left out")
     read_dump(DumpConfig(given, "text_files", patterns=["a/*"], output_path=corpus.path("out")))
-    assert corpus.records("out") == [{"id": "a/1.txt", "text": "Größe", "source": "text_files"}]
+    assert corpus.records("out") == [
+        {"id": "a/1.txt", "text": "Größe", "source": "text_files"},
+        {"id": "a/README.TXT", "text": "in capitals", "source": "text_files"},
+    ]
     assert corpus.summary("out")["rejected"] == {"not UTF-8": 1}
 
 

@@ -102,7 +102,7 @@ def _shards(config: DumpConfig, suffixes: tuple[str, ...]) -> tuple[list[Shard],
     sizes = {
         name: size
         for name, size in sizes_below(folder, is_data=True).items()
-        if name.endswith(suffixes)
+        if (name.lower() if config.kind in _FOLDERS else name).endswith(suffixes)
         and name.partition("/")[0] != REJECTS
         and any(fnmatchcase(name, pattern) for pattern in config.patterns)
     }
