@@ -126,6 +126,7 @@ def fingerprint(config: FingerprintConfig) -> dict[str, Any]:
         if config.shortest_paragraph is not None:
             arrays["paragraphs"] = as_digests(paragraphs)
             arrays["owners"] = numpy.array(owners, numpy.int64).reshape(-1, 2)
+            arrays["shortest_paragraph"] = numpy.array(config.shortest_paragraph)
         write_arrays(join(config.output_path, f"{shard.name}{_ARRAYS}"), arrays)
 
     return map_shards(
@@ -178,7 +179,7 @@ def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
     for name, one, (start, end) in zip(names, arrays, pairwise(starts), strict=True):
         low, high = numpy.searchsorted(again[:, 0], (start, end))
         found = {"verdicts": verdicts[start:end], "repeated": again[low:high] - (start, 0)}
-        found["documents"] = one["documents"]
+        found |= {key: one[key] for key in ("documents", "shortest_paragraph") if key in one}
         write_arrays(join(config.output_path, f"{name}{_ARRAYS}"), found)
     write_json(join(config.output_path, "report.json"), report)
     return report
@@ -210,6 +211,11 @@ def mark_duplicates(config: MarkDuplicatesConfig) -> dict[str, Any]:
         import numpy
 
         found = read_arrays(join(str(config.duplicates_path), f"{shard.name}{_ARRAYS}"))
+        if config.shortest_paragraph is not None and found.get("shortest_paragraph") != config.shortest_paragraph:
+            raise DataError(
+                f"shortest_paragraph is {config.shortest_paragraph}, but {found.get('shortest_paragraph')} in the"
+                " fingerprints: give both the same"
+            )
         verdicts = found["verdicts"].tolist()
         repeated_places: dict[int, list[int]] = {}
         for number, place in found["repeated"].tolist():

@@ -229,6 +229,18 @@ def test_documents_that_have_changed_are_refused(changed: dict[str, str], corpus
         mark_duplicates(MarkDuplicatesConfig(given, corpus.path("duplicates"), SHORTEST, output_path=corpus.path("y")))
 
 
+@pytest.mark.parametrize("made_with", [None, SHORTEST - 5])
+def test_other_paragraphs_than_those_of_the_fingerprints_are_refused(made_with: int | None, corpus: Any) -> None:
+    """They would be taken for each other, by their places."""
+    text = f"{LINE[: SHORTEST - 2]}\n{LINE}\n{LINE}"
+    dedupe(corpus, {"a.jsonl": [{"id": "a", "text": text}]}, shortest_paragraph=made_with)
+    config = MarkDuplicatesConfig(
+        corpus.path("documents"), corpus.path("duplicates"), SHORTEST, output_path=corpus.path("y")
+    )
+    with pytest.raises(DataError, match=f"shortest_paragraph is {SHORTEST}, but {made_with} in the fingerprints"):
+        mark_duplicates(config)
+
+
 @pytest.mark.parametrize("unit", ["word", "character"])
 def test_a_shingle_is_the_same_whatever_stands_around_its_text(unit: Any) -> None:
     """Texts are hashed many at a time; equal shingles, and only these, are equal in any company."""
