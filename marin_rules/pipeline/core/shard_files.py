@@ -6,9 +6,10 @@ is no shorter shard but a damaged one: `DamagedShard` names it. (gzip and zstand
 zstandard a cut one, for a good one.)
 
 Parquet holds the columns `id`, `text` and `source`, and all other fields of a record as JSON in the column `rest`. Of
-other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. Points
-in time become text when a record is written, to the microsecond: nanoseconds, which pandas writes even where there are
-none, are refused only where there are some. A column of a type that JSON does not have either is refused.
+other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. (An
+infinite number, which it does not have either, becomes null, as does a NaN in a list or an object.) Points in time
+become text when a record is written, to the microsecond: nanoseconds, which pandas writes even where there are none,
+are refused only where there are some. A column of a type that JSON does not have either is refused.
 """
 
 from __future__ import annotations
