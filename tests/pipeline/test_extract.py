@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import os
 import re
 import tracemalloc
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import brotli
+import fsspec
 import pytest
 import zstandard
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.shard_files import ShardWriter, format_of
 from marin_rules.pipeline.core.shard_map import ShardSettings
 from marin_rules.pipeline.extract import ExtractConfig, extract
 
@@ -168,6 +172,52 @@ def test_what_is_no_warc_file_is_named(corpus: Any) -> None:
     given = corpus.write("in", {"pages.warc": ["<p>This is no WARC file</p>"] * 10})
     with pytest.raises(DataError, match=r"pages\.warc is "):
         extract(ExtractConfig(given, output_path=corpus.path("out")))
+
+
+class FailingFile(io.BytesIO):
+    """One read goes well, up to a place; the next one does not."""
+
+    def __init__(self, data: bytes, place: int) -> None:
+        super().__init__(data)
+        self.place, self.has_read = place, False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.has_read:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.has_read = True
+        return super().read(min(size or -1, self.place))
+
+
+class FailingFileSystem(fsspec.AbstractFileSystem):
+    protocol = "failing"
+    files: ClassVar[dict[str, tuple[bytes, int]]] = {}
+
+    def find(self, path: str, *given: Any, **settings: Any) -> Any:
+        return {f"{path}/{name}": {"size": len(data)} for name, (data, _) in self.files.items()}
+
+    def _open(self, path: str, *given: Any, **settings: Any) -> FailingFile:
+        return FailingFile(*self.files[path.rpartition("/")[2]])
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet"])
+def test_a_disk_that_fails_is_neither_damage_nor_an_end(
+    name: str, corpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if all that was read is whole records: the others would be left out."""
+    whole = warc(compressed=name.endswith(".gz"))
+    if ".warc" not in name:
+        path = Path(corpus.path("file"))
+        with path.open("wb") as file:
+            writer = ShardWriter(file, format_of(name) or "")
+            writer.write(pages("about")[0])
+            writer.close()
+        whole = path.read_bytes()
+    place = whole.index(b"WARC/1.0", whole.index(b"Not found")) if name == "a.warc" else len(whole)
+    monkeypatch.setattr(FailingFileSystem, "files", {name: (whole, place)})
+    fsspec.register_implementation("failing", FailingFileSystem, clobber=True)
+    config = ExtractConfig("failing://in", damaged_shards="keep_what_is_readable", output_path=corpus.path("out"))
+    with pytest.raises(DataError, match=rf"1 of 1 shards failed.*{name}: OSError: .*Input/output error"):
+        extract(config)
 
 
 # --- bodies as servers send them
