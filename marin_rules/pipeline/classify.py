@@ -1,8 +1,9 @@
 """Scores of documents by a classifier, as attributes: a fastText model, a Hugging Face encoder, or a function.
 
-A fastText model and an encoder give a probability for each label (an encoder with a single output gives that number,
-as `score`); a function gives a number, scores by label, or spans. A document for which a fastText model knows no word
-has no scores and is rejected; any other failure fails its shard.
+A fastText model and an encoder give a probability for each label (those of an encoder whose labels do not exclude each
+other do not add up to 1; one with a single output gives that number, as `score`); a function gives a number, scores by
+label, or spans. A document in which a fastText model knows neither a word nor the end of its line has no scores and is
+rejected; any other failure fails its shard.
 """
 
 from __future__ import annotations
@@ -163,17 +164,24 @@ def _encoder(classifier: HuggingFaceClassifier) -> _Score:
             rows: list[list[float]] = model(**given).logits.tolist()
         if not all(math.isfinite(value) for row in rows for value in row):
             raise DataError(f"the encoder {classifier.model} gives scores that are no numbers")
-        return [_by_label(row, model.config.id2label) for row in rows]
+        return [_by_label(row, model.config.id2label, model.config.problem_type) for row in rows]
 
     return score
 
 
-def _by_label(logits: list[float], names: Mapping[int, str]) -> dict[str, float]:
+def _by_label(logits: list[float], names: Mapping[int, str], problem: str | None) -> dict[str, float]:
+    """As the model was trained: its labels may exclude each other, or each be true or not, or be numbers."""
     if len(logits) == 1:
         return {"score": round(logits[0], _DIGITS)}
-    highest = max(logits)
-    weights = [math.exp(logit - highest) for logit in logits]
-    return {names[place]: round(weight / sum(weights), _DIGITS) for place, weight in enumerate(weights)}
+    if problem == "multi_label_classification":
+        scores = [math.exp(min(logit, 0)) / (1 + math.exp(-abs(logit))) for logit in logits]
+    elif problem == "regression":
+        scores = logits
+    else:
+        highest = max(logits)
+        weights = [math.exp(logit - highest) for logit in logits]
+        scores = [weight / sum(weights) for weight in weights]
+    return {names[place]: round(score, _DIGITS) for place, score in enumerate(scores)}
 
 
 def _is_offline() -> bool:

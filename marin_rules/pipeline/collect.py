@@ -28,7 +28,7 @@ from marin_rules.pipeline.core.left_out import REJECTS
 from marin_rules.pipeline.core.pages import decoded_page
 from marin_rules.pipeline.core.records import Record, identified_fault
 from marin_rules.pipeline.core.shard_files import FORMATS
-from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
+from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, digest_of, map_shards
 
 _PAGES = (".html", ".htm", ".xhtml")
 _TEXTS = (".txt", ".md")
@@ -103,7 +103,7 @@ class _Found:
         folder = str(source.path)
         sizes = {
             file: size
-            for file, size in sizes_below(folder).items()
+            for file, size in sizes_below(folder, is_data=True).items()
             if file.partition("/")[0] != REJECTS
             and _matches(file, source.patterns)
             and not _matches(file, source.without)
@@ -114,6 +114,11 @@ class _Found:
             if file.lower().endswith(_PAGES + _TEXTS):
                 number = int.from_bytes(digest(file)[:8], "big") % file_shards
                 files.setdefault(f"files-{number:05}-of-{file_shards:05}.jsonl", {})[file] = size
+        if both := sorted(shards.keys() & files.keys()):
+            raise DataError(
+                f"source {name!r}: {join(folder, both[0])} has the name of a shard that single files would go to."
+                " Rename it, or give another number of file_shards"
+            )
         if not shards and not files:
             raise DataError(
                 f"source {name!r}: no pages, texts or shards below {folder} match {', '.join(source.patterns)}."
@@ -125,7 +130,8 @@ class _Found:
         for name, size in self.shards.items():
             yield Shard(self.folder, f"{self.source}/{name}", size, settings)
         for name, files in sorted(self.files.items()):
-            yield Shard(self.folder, f"{self.source}/{name}", sum(files.values()), settings)
+            size, made_of = sum(files.values()), digest_of(files)
+            yield Shard(self.folder, f"{self.source}/{name}", size, settings, made_of=made_of)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

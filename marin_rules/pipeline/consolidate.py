@@ -176,6 +176,8 @@ def find_cut(config: FindCutConfig) -> dict[str, Any]:
     kept = round(config.fraction * len(scores))
     last = order[len(order) - kept] if kept else None
     cut = None if last is None else [scores[last], marks[last]]
+    # An id can be there in several shards: with the same score, all or none of these documents are kept.
+    kept = 0 if cut is None else sum([score, mark] >= cut for score, mark in zip(scores, marks, strict=True))
     found = {"cut": cut, "kept": kept, "documents": len(scores)}
     write_json(join(config.output_path, "cut.json"), found)
     return found

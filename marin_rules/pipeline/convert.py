@@ -66,14 +66,18 @@ def convert(config: ConvertConfig) -> dict[str, Any]:
     change, fields, fault = _SHAPES[config.shape]
 
     def transform(shard: Shard, account: Account) -> Iterator[Record]:
+        seen: set[str] = set()
         for row in shard.rows(account, any_record_fault):
             try:
                 made = _converted(row.record, change, fields, config.source)
                 if reason := fault(made):
                     raise _NotOfTheShape(reason)
+                if made["id"] in seen:
+                    raise _NotOfTheShape("the id was there before")
             except _NotOfTheShape as why:
                 account.reject(row.number, str(why), id=row.record.get("id"), content=str(row.record))
                 continue
+            seen.add(made["id"])
             yield made
 
     return map_shards(

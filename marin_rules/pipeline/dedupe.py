@@ -26,6 +26,7 @@ from marin_rules.pipeline.core.duplicates import KEPT, NEAR, SAME_ID, SAME_TEXT,
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import join, write_json
 from marin_rules.pipeline.core.fingerprints import (
+    DocumentsDigest,
     Shingler,
     ShingleSettings,
     as_digests,
@@ -41,6 +42,7 @@ from marin_rules.pipeline.core.signature_bands import SignatureBands
 if TYPE_CHECKING:
     import numpy
 
+_ARRAYS = ".npz"
 _BATCH = 256
 _LABELS = {"id": SAME_ID, "text": SAME_TEXT, "near": NEAR}
 
@@ -103,6 +105,7 @@ def fingerprint(config: FingerprintConfig) -> dict[str, Any]:
         paragraphs: list[bytes] = []
         signatures = []
         owners: list[tuple[int, int]] = []
+        documents = DocumentsDigest()
         for rows in batched(shard.rows(account), _BATCH):
             for row in rows:
                 text = row.record["text"]
@@ -112,19 +115,28 @@ def fingerprint(config: FingerprintConfig) -> dict[str, Any]:
                         owners.append((len(ids), place))
                 ids.append(digest(row.record["id"]))
                 texts.append(digest(text.strip()))
+                documents.add(row.record["id"], text)
                 yield row.record
             if shingler is not None:
                 signatures.append(shingler.signatures([row.record["text"] for row in rows]))
-        arrays = {"ids": as_digests(ids), "texts": as_digests(texts)}
+        arrays = {"ids": as_digests(ids), "texts": as_digests(texts), "documents": documents.as_array()}
         if config.shingles is not None:
             empty = numpy.zeros((0, config.shingles.permutations), numpy.uint32)
             arrays["signatures"] = numpy.concatenate([empty, *signatures])
         if config.shortest_paragraph is not None:
             arrays["paragraphs"] = as_digests(paragraphs)
             arrays["owners"] = numpy.array(owners, numpy.int64).reshape(-1, 2)
-        write_arrays(join(config.output_path, f"{shard.name}.npz"), arrays)
+            arrays["shortest_paragraph"] = numpy.array(config.shortest_paragraph)
+        write_arrays(join(config.output_path, f"{shard.name}{_ARRAYS}"), arrays)
 
-    return map_shards(transform, str(config.input_path), config.output_path, output_format="", settings=config.shards)
+    return map_shards(
+        transform,
+        str(config.input_path),
+        config.output_path,
+        output_format="",
+        settings=config.shards,
+        beside=(_ARRAYS,),
+    )
 
 
 def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
@@ -139,7 +151,7 @@ def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
     arrays = []
     with SignatureBands(config.bands) as signatures:
         for name in names:
-            one = read_arrays(join(str(config.fingerprints_path), f"{name}.npz"))
+            one = read_arrays(join(str(config.fingerprints_path), f"{name}{_ARRAYS}"))
             if "signatures" in one:
                 signatures.add(one.pop("signatures"))
             arrays.append(one)
@@ -164,10 +176,11 @@ def find_duplicates(config: FindDuplicatesConfig) -> dict[str, int]:
         again, total = _repeated_paragraphs(whole("paragraphs"), whole("owners"), rank, verdicts)
         report |= {"paragraphs": total, "repeated_paragraphs": len(again)}
 
-    for name, (start, end) in zip(names, pairwise(starts), strict=True):
+    for name, one, (start, end) in zip(names, arrays, pairwise(starts), strict=True):
         low, high = numpy.searchsorted(again[:, 0], (start, end))
         found = {"verdicts": verdicts[start:end], "repeated": again[low:high] - (start, 0)}
-        write_arrays(join(config.output_path, f"{name}.npz"), found)
+        found |= {key: one[key] for key in ("documents", "shortest_paragraph") if key in one}
+        write_arrays(join(config.output_path, f"{name}{_ARRAYS}"), found)
     write_json(join(config.output_path, "report.json"), report)
     return report
 
@@ -195,27 +208,39 @@ def mark_duplicates(config: MarkDuplicatesConfig) -> dict[str, Any]:
     """Write a shard of attributes for each shard of documents."""
 
     def transform(shard: Shard, account: Account) -> Iterator[Record]:
-        found = read_arrays(join(str(config.duplicates_path), f"{shard.name}.npz"))
+        import numpy
+
+        found = read_arrays(join(str(config.duplicates_path), f"{shard.name}{_ARRAYS}"))
+        if config.shortest_paragraph is not None and found.get("shortest_paragraph") != config.shortest_paragraph:
+            raise DataError(
+                f"shortest_paragraph is {config.shortest_paragraph}, but {found.get('shortest_paragraph')} in the"
+                " fingerprints: give both the same"
+            )
         verdicts = found["verdicts"].tolist()
         repeated_places: dict[int, list[int]] = {}
         for number, place in found["repeated"].tolist():
             repeated_places.setdefault(number, []).append(place)
         count = 0
+        documents = DocumentsDigest()
         for row in shard.rows(account):
             if count == len(verdicts):
                 break
+            documents.add(row.record["id"], row.record["text"])
             verdict = verdicts[count]
             attributes: dict[str, Any] = {"duplicate": {label: int(verdict == code) for label, code in _LABELS.items()}}
             if config.shortest_paragraph is not None:
                 paragraphs = paragraphs_of(row.record["text"], config.shortest_paragraph)
                 places = repeated_places.get(count, [])
+                if places and places[-1] >= len(paragraphs):
+                    break
                 attributes["duplicate_paragraphs"] = [[*paragraphs[place], 1.0] for place in places]
                 account.tallies["repeated paragraphs"] += len(places)
             for label in (label for label, score in attributes["duplicate"].items() if score):
                 account.tallies[f"duplicate {label}"] += 1
             yield {"id": row.record["id"], "source": row.record.get("source", ""), "attributes": attributes}
             count += 1
-        if count != len(verdicts) or account.read != account.rejected.total() + count:
+        is_all = count == len(verdicts) and account.read == account.rejected.total() + count
+        if not is_all or not numpy.array_equal(documents.as_array(), found["documents"]):
             raise DataError(f"{shard.path} has changed since its fingerprints were made: run these steps again")
 
     return map_shards(transform, str(config.input_path), config.output_path, settings=config.shards)

@@ -16,7 +16,8 @@ from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
 
 @dataclass(frozen=True)
 class SampleConfig:
-    """About `fraction` of the documents below `input_path`. What a smaller fraction chooses, a larger one does too."""
+    """About `fraction` of the documents below `input_path`. What a smaller fraction chooses, a larger one does too: a
+    sample of a sample needs another seed."""
 
     input_path: str | InputName
     fraction: float

@@ -29,6 +29,10 @@ _HELD_BYTES = 64 << 20
 _HEAD = struct.Struct(f"<{DIGEST_BYTES}sI")
 """Before each document: its place in the order, and its length."""
 
+_ORDER = "order"
+"""Makes these hashes others than those by which `sample` chooses: of a sample with the same seed, which are the lowest,
+all documents would fall to the first shards."""
+
 _INDEX = ".index.json"
 _PIECES = ".pieces"
 
@@ -69,12 +73,19 @@ def scatter(config: ScatterConfig) -> dict[str, Any]:
             pieces = _Pieces(file, config.output_shards)
             for row in shard.rows(account):
                 line = row.line or orjson.dumps(row.record)
-                pieces.add(digest(f"{config.seed} {row.record['id']}"), line)
+                pieces.add(digest(f"{config.seed} {_ORDER} {row.record['id']}"), line)
                 yield line
             pieces.flush()
         write_json(join(config.output_path, f"{shard.name}{_INDEX}"), pieces.index)
 
-    return map_shards(transform, str(config.input_path), config.output_path, output_format="", settings=config.shards)
+    return map_shards(
+        transform,
+        str(config.input_path),
+        config.output_path,
+        output_format="",
+        settings=config.shards,
+        beside=(_PIECES, _INDEX),
+    )
 
 
 def gather(config: GatherConfig) -> dict[str, Any]:

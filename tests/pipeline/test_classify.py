@@ -89,10 +89,10 @@ def test_a_function_cannot_change_documents(corpus: Any) -> None:
 class StandInEncoder:
     """Gives each text the logits 0 and its number of characters, and remembers the batches."""
 
-    def __init__(self, labels: int) -> None:
+    def __init__(self, labels: int, problem: str | None = None) -> None:
         self.labels = labels
         self.batches: list[int] = []
-        self.config = types.SimpleNamespace(id2label={0: "short", 1: "long"})
+        self.config = types.SimpleNamespace(id2label={0: "short", 1: "long"}, problem_type=problem)
 
     def eval(self) -> StandInEncoder:
         return self
@@ -108,7 +108,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch, request: Any) -> StandInEncoder:
     """In place of transformers and torch, which are too large for the tests' environment."""
     import contextlib
 
-    found = StandInEncoder(request.param)
+    found = StandInEncoder(*request.param)
     asked: dict[str, Any] = {}
 
     class Auto:
@@ -132,7 +132,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch, request: Any) -> StandInEncoder:
     return found
 
 
-@pytest.mark.parametrize("encoder", [2], indirect=True)
+@pytest.mark.parametrize("encoder", [(2,), (2, "single_label_classification")], indirect=True)
 def test_an_encoder_gives_probabilities_in_batches_within_shards(
     encoder: Any, corpus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +144,19 @@ def test_an_encoder_gives_probabilities_in_batches_within_shards(
     assert encoder.asked == {"revision": "abc", "local_files_only": True}
 
 
-@pytest.mark.parametrize("encoder", [1], indirect=True)
+@pytest.mark.parametrize("encoder", [(2, "multi_label_classification")], indirect=True)
+def test_an_encoder_of_labels_that_do_not_exclude_each_other_gives_each_its_own(encoder: Any, corpus: Any) -> None:
+    found = scored(corpus, HuggingFaceClassifier("some/encoder", "abc"))
+    assert found["1"] == {"short": 0.5, "long": pytest.approx(1 / (1 + math.exp(-13)), abs=1e-6)}
+    assert found["2"] == {"short": 0.5, "long": 0.5}
+
+
+@pytest.mark.parametrize("encoder", [(2, "regression")], indirect=True)
+def test_an_encoder_of_numbers_gives_them(encoder: Any, corpus: Any) -> None:
+    assert scored(corpus, HuggingFaceClassifier("some/encoder", "abc"))["1"] == {"short": 0.0, "long": 13.0}
+
+
+@pytest.mark.parametrize("encoder", [(1,)], indirect=True)
 def test_an_encoder_with_one_output_gives_that(encoder: Any, corpus: Any) -> None:
     assert scored(corpus, HuggingFaceClassifier("some/encoder", "abc"))["1"] == {"score": 13.0}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,29 @@ def test_another_file_changes_one_shard(corpus: Any, tmp_path: Path) -> None:
     before, after = corpus.read("before"), corpus.read("after")
     assert len(before) == 4
     assert sum(before[name] != after[name] for name in before) == 1
+
+
+def test_other_files_of_the_same_size_are_read_when_an_attempt_goes_on(corpus: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "old.txt").write_text("one")
+    config = CollectConfig({"s": Source(str(folder))}, file_shards=1, output_path=corpus.path("out"))
+    collect(config)
+    (folder / "old.txt").unlink()
+    (folder / "new.txt").write_text("two")
+    collect(config)
+    assert corpus.records("out") == [{"id": "s/new.txt", "source": "s", "text": "two"}]
+
+
+def test_a_shard_with_the_name_of_one_for_files_is_refused(corpus: Any) -> None:
+    """Such as one that an earlier step has made of other files: of the two only one would be there."""
+    given = corpus.write("in", {"files-00000-of-00001.jsonl": [{"id": "1", "text": "t"}]})
+    Path(given, "a.txt").write_text("a")
+    config = CollectConfig({"s": Source(given)}, file_shards=1, output_format=".jsonl", output_path=corpus.path("out"))
+    with pytest.raises(DataError, match=r"source 's': .*/in/files-00000-of-00001.jsonl has the name of a shard that"):
+        collect(config)
+    collect(replace(config, file_shards=2))
+    assert sorted(record["id"] for record in corpus.records("out")) == ["s/1", "s/a.txt"]
 
 
 def test_a_file_that_is_too_large_is_rejected(corpus: Any, folders: dict[str, str]) -> None:

@@ -134,6 +134,19 @@ def test_the_best_are_kept_however_they_are_divided(fraction: float, corpus: Any
     assert not left or not kept[0] or min(scores[id] for id in kept[0]) >= max(left)
 
 
+@pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5, 0.75])
+def test_the_cut_says_how_many_are_kept_also_of_ids_in_several_shards(fraction: float, corpus: Any) -> None:
+    names, ids = ("a.jsonl", "b.jsonl"), [f"{number}" for number in range(10)]
+    given = corpus.write("documents", {name: [{"id": id, "text": name} for id in ids] for name in names})
+    marks = corpus.write("marks", {name: [{"id": id, "attributes": {"score": 1}} for id in ids] for name in names})
+    found = find_cut(FindCutConfig(marks, "score", fraction, output_path=corpus.path("cut")))
+    best = KeepFraction(marks, "score", corpus.path("cut"))
+    consolidate(ConsolidateConfig(given, [best], output_path=corpus.path("out")))
+    assert fraction * 20 <= len(corpus.records("out")) == found["kept"] <= fraction * 20 + 1
+    copies = [{record["id"] for record in records} for records in corpus.read("out").values()]
+    assert copies[0] == copies[1]
+
+
 def test_a_document_without_attributes_is_never_lost_silently(run: Any, corpus: Any) -> None:
     corpus.write("attributes", {"a.jsonl": [attributes("a"), attributes("c")]})
     filters = [quality(corpus, lower=0.6), Condition("id != 'b'")]

@@ -72,6 +72,16 @@ def test_ids_come_from_contents(corpus: Any) -> None:
     assert again["id"] == second["id"]
 
 
+def test_an_id_is_there_once(corpus: Any) -> None:
+    """Whether it was text, a number, or came from the contents."""
+    record = {"question": "Why?", "answer": "So."}
+    records = [{"id": id, **record} for id in (1, "1", 1, 2)]
+    made, reasons = converted(corpus, "question_answer", *records, record, record)
+    assert [document["id"] for document in made[:2]] == ["1", "2"]
+    assert len(made) == 3
+    assert reasons == ["the id was there before"] * 3
+
+
 @pytest.mark.parametrize(
     ("shape", "record", "reason"),
     [

@@ -200,14 +200,45 @@ def test_of_a_damaged_shard_what_consolidate_could_read_is_deduplicated(corpus: 
     assert report["kept"] == 90
 
 
-def test_what_is_refused(corpus: Any) -> None:
-    shards = {"a.jsonl": [{"id": "a", "text": "b"}]}
+def test_bands_that_are_refused(corpus: Any) -> None:
     with pytest.raises(DataError, match="5 bands do not divide signatures of 128"):
-        dedupe(corpus, shards, bands=5)
-    dedupe(corpus, shards, "x-")
-    given = corpus.write("x-documents", {"a.jsonl": [*shards["a.jsonl"], {"id": "c", "text": "d"}]})
+        dedupe(corpus, {"a.jsonl": [{"id": "a", "text": "b"}]}, bands=5)
+
+
+LINE = "a line that is as long as a paragraph has to be"
+TEXTS = {"a": f"{LINE}\n{LINE}", "b": f"{LINE}\n{LINE}", "c": "one"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {**TEXTS, "d": "two"},
+        {"a": TEXTS["a"], "b": TEXTS["b"]},
+        {"c": TEXTS["c"], "a": TEXTS["a"], "b": TEXTS["b"]},
+        {**TEXTS, "b": "two"},
+        {**TEXTS, "b": f" {TEXTS['b']}"},
+        {**TEXTS, "a": LINE, "b": LINE},
+    ],
+    ids=["more", "fewer", "order", "text", "space", "paragraphs"],
+)
+def test_documents_that_have_changed_are_refused(changed: dict[str, str], corpus: Any) -> None:
+    """Verdicts are about documents by their places: another one there would get that of its neighbour."""
+    dedupe(corpus, {"a.jsonl": [{"id": id, "text": text} for id, text in TEXTS.items()]})
+    given = corpus.write("documents", {"a.jsonl": [{"id": id, "text": text} for id, text in changed.items()]})
     with pytest.raises(DataError, match="has changed since its fingerprints were made"):
-        mark_duplicates(MarkDuplicatesConfig(given, corpus.path("x-duplicates"), output_path=corpus.path("y")))
+        mark_duplicates(MarkDuplicatesConfig(given, corpus.path("duplicates"), SHORTEST, output_path=corpus.path("y")))
+
+
+@pytest.mark.parametrize("made_with", [None, SHORTEST - 5])
+def test_other_paragraphs_than_those_of_the_fingerprints_are_refused(made_with: int | None, corpus: Any) -> None:
+    """They would be taken for each other, by their places."""
+    text = f"{LINE[: SHORTEST - 2]}\n{LINE}\n{LINE}"
+    dedupe(corpus, {"a.jsonl": [{"id": "a", "text": text}]}, shortest_paragraph=made_with)
+    config = MarkDuplicatesConfig(
+        corpus.path("documents"), corpus.path("duplicates"), SHORTEST, output_path=corpus.path("y")
+    )
+    with pytest.raises(DataError, match=f"shortest_paragraph is {SHORTEST}, but {made_with} in the fingerprints"):
+        mark_duplicates(config)
 
 
 @pytest.mark.parametrize("unit", ["word", "character"])

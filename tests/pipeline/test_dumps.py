@@ -184,12 +184,31 @@ def test_a_folder_of_pages_up_to_documents(corpus: Any) -> None:
     assert {document["source"] for document in documents.values()} == {"sqlite"}
 
 
+def test_a_folder_that_has_changed_is_read_as_it_is_when_an_attempt_goes_on(corpus: Any) -> None:
+    """One file less and one more move all others between parts, without a change of sizes."""
+    for number in range(1, 5):
+        given = place(corpus, f"{number}.txt", b"%d" % number)
+    config = DumpConfig(given, "text_files", parts=2, output_path=corpus.path("out"))
+    read_dump(config)
+    Path(given, "4.txt").unlink()
+    place(corpus, "0.txt", b"0")
+    Path(corpus.path("out/counts/part-00001-of-00002.txt.json")).unlink()
+    read_dump(config)
+    assert sorted((record["id"], record["text"]) for record in corpus.records("out")) == [
+        (f"{number}.txt", f"{number}") for number in range(4)
+    ]
+
+
 def test_a_folder_of_texts(corpus: Any) -> None:
     given = place(corpus, "a/1.txt", "Größe".encode())
     place(corpus, "a/2.txt", b"\xff")
+    place(corpus, "a/README.TXT", b"in capitals")
     place(corpus, "b/3.txt", b"left out")
     read_dump(DumpConfig(given, "text_files", patterns=["a/*"], output_path=corpus.path("out")))
-    assert corpus.records("out") == [{"id": "a/1.txt", "text": "Größe", "source": "text_files"}]
+    assert corpus.records("out") == [
+        {"id": "a/1.txt", "text": "Größe", "source": "text_files"},
+        {"id": "a/README.TXT", "text": "in capitals", "source": "text_files"},
+    ]
     assert corpus.summary("out")["rejected"] == {"not UTF-8": 1}
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import os
 import re
 import tracemalloc
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import brotli
+import fsspec
 import pytest
 import zstandard
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from marin_rules.pipeline.core.errors import DataError
+from marin_rules.pipeline.core.shard_files import ShardWriter, format_of
 from marin_rules.pipeline.core.shard_map import ShardSettings
 from marin_rules.pipeline.extract import ExtractConfig, extract
 
@@ -170,6 +174,52 @@ def test_what_is_no_warc_file_is_named(corpus: Any) -> None:
         extract(ExtractConfig(given, output_path=corpus.path("out")))
 
 
+class FailingFile(io.BytesIO):
+    """One read goes well, up to a place; the next one does not."""
+
+    def __init__(self, data: bytes, place: int) -> None:
+        super().__init__(data)
+        self.place, self.has_read = place, False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.has_read:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.has_read = True
+        return super().read(min(size or -1, self.place))
+
+
+class FailingFileSystem(fsspec.AbstractFileSystem):
+    protocol = "failing"
+    files: ClassVar[dict[str, tuple[bytes, int]]] = {}
+
+    def find(self, path: str, *given: Any, **settings: Any) -> Any:
+        return {f"{path}/{name}": {"size": len(data)} for name, (data, _) in self.files.items()}
+
+    def _open(self, path: str, *given: Any, **settings: Any) -> FailingFile:
+        return FailingFile(*self.files[path.rpartition("/")[2]])
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.parquet"])
+def test_a_disk_that_fails_is_neither_damage_nor_an_end(
+    name: str, corpus: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if all that was read is whole records: the others would be left out."""
+    whole = warc(compressed=name.endswith(".gz"))
+    if ".warc" not in name:
+        path = Path(corpus.path("file"))
+        with path.open("wb") as file:
+            writer = ShardWriter(file, format_of(name) or "")
+            writer.write(pages("about")[0])
+            writer.close()
+        whole = path.read_bytes()
+    place = whole.index(b"WARC/1.0", whole.index(b"Not found")) if name == "a.warc" else len(whole)
+    monkeypatch.setattr(FailingFileSystem, "files", {name: (whole, place)})
+    fsspec.register_implementation("failing", FailingFileSystem, clobber=True)
+    config = ExtractConfig("failing://in", damaged_shards="keep_what_is_readable", output_path=corpus.path("out"))
+    with pytest.raises(DataError, match=rf"1 of 1 shards failed.*{name}: OSError: .*Input/output error"):
+        extract(config)
+
+
 # --- bodies as servers send them
 
 BODY = "<html><body><p>Straße und Käse, lang genug für einen Absatz.</p></body></html>".encode()
@@ -219,7 +269,7 @@ def responses(bodies: dict[str, tuple[bytes, dict[str, str]]]) -> bytes:
     buffer = io.BytesIO()
     writer = WARCWriter(buffer, gzip=True)
     for name, (body, headers) in bodies.items():
-        said = [("Content-Type", "text/html"), *headers.items()]
+        said = [*{"Content-Type": "text/html", **headers}.items()]
         http = StatusAndHeaders("200 OK", said, protocol="HTTP/1.1")
         url = f"http://sqlite/{name}"
         writer.write_record(writer.create_warc_record(url, "response", payload=io.BytesIO(body), http_headers=http))
@@ -240,6 +290,32 @@ def test_a_body_is_read_as_it_was_meant_or_rejected_and_hides_no_page_after_it(c
     assert {reject["reason"] for reject in rejects} == {"a body that cannot be decoded"}
     for reject, (_, _, detail) in zip(rejects, BAD_BODIES.values(), strict=True):
         assert detail in reject["detail"]
+
+
+KIT = "Белый кит"
+
+
+@pytest.mark.parametrize(
+    ("said", "encoding", "declared"),
+    [
+        ("text/html; charset=KOI8-R", "koi8-r", ""),
+        ("Text/HTML; Charset=koi8-r", "koi8-r", ""),
+        ("application/XHTML+xml;charset=koi8-r", "koi8-r", ""),
+        ('text/html; charset="koi8-r"', "koi8-r", ""),
+        ("text/html; charset='koi8-r'", "koi8-r", "utf-8"),
+        ("text/html; charset=none", "koi8-r", "koi8-r"),
+        ("text/html; charset=", "koi8-r", "koi8-r"),
+    ],
+)
+def test_a_page_is_decoded_as_its_server_said_if_that_is_an_encoding(
+    said: str, encoding: str, declared: str, corpus: Any
+) -> None:
+    page = f'<html><head><meta charset="{declared}"></head><body><p>{KIT}</p></body></html>'
+    Path(corpus.write("in", {})).mkdir()
+    body = page.encode(encoding), {"Content-Type": said}
+    Path(corpus.path("in/a.warc.gz")).write_bytes(responses({"page": body}))
+    extract(ExtractConfig(corpus.path("in"), main_content=False, output_path=corpus.path("out")))
+    assert [document["text"] for document in corpus.records("out")] == [KIT]
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])

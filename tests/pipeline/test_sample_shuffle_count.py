@@ -73,6 +73,26 @@ def test_the_order_depends_on_the_seed_and_on_no_division(corpus: Any, monkeypat
     assert shuffled(corpus, DOCUMENTS, 3, "c", seed=2) != one
 
 
+def test_a_shuffle_of_a_sample_with_the_same_seed_fills_all_shards(corpus: Any) -> None:
+    given = corpus.write("in", divided(DOCUMENTS, 2))
+    sample(SampleConfig(given, 0.5, seed=1, output_path=corpus.path("sample")))
+    chosen = corpus.records("sample")
+    shuffled(corpus, chosen, 2, "a", seed=1)
+    sizes = [len(shard) for shard in corpus.read("a-out").values()]
+    assert sum(sizes) == len(chosen)
+    assert all(len(chosen) / 8 < size < len(chosen) / 2 for size in sizes), "four shards of about the same size"
+
+
+def test_a_shard_that_is_gone_is_not_shuffled(corpus: Any) -> None:
+    """What an earlier attempt has scattered of it is no document of the corpus."""
+    shuffled(corpus, DOCUMENTS, 3, "a")
+    Path(corpus.path("a-in/1.jsonl")).unlink()
+    scatter(ScatterConfig(corpus.path("a-in"), 4, 1, output_path=corpus.path("a-scattered")))
+    gather(GatherConfig(corpus.path("a-scattered"), 4, output_path=corpus.path("again")))
+    there = [document for shard in (0, 2) for document in DOCUMENTS[shard::3]]
+    assert sorted(record["id"] for record in corpus.records("again")) == sorted(one["id"] for one in there)
+
+
 def test_damaged_pieces_are_named(corpus: Any) -> None:
     shuffled(corpus, DOCUMENTS, 3, "a")
     pieces = Path(corpus.path("a-scattered/1.jsonl.pieces"))

@@ -204,6 +204,33 @@ def test_texts_become_the_tokens_that_levanter_makes(tokenizing: Tokenizing, tok
     assert tokenizing.do("open_for_training", path=str(out)) == ["data"]
 
 
+def test_a_space_before_each_text_is_not_put_before_its_pieces(tokenizing: Tokenizing, tmp_path: Path) -> None:
+    """As by tokenizers like Llama 2's, which have no pre-tokenizer."""
+    long = novel() * 8
+    letters = sorted({*long, "▁"})
+    merges = [["▁", "t"], ["h", "e"], ["▁t", "he"], ["▁", "a"], ["▁", "▁"]]
+    tokens = ["<unk>", *letters, *("".join(pair) for pair in merges)]
+    before = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
+    made = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": {"type": "Sequence", "normalizers": before},
+        "model": {
+            "type": "BPE",
+            "unk_token": "<unk>",
+            "vocab": {token: id for id, token in enumerate(tokens)},
+            "merges": merges,
+        },
+    }
+    given = write(tmp_path / "in", {"a.jsonl": [{"id": "a", "text": long}]})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    out = tmp_path / "out"
+    tokenizing.do("make_tokens", tokenizer=str(tmp_path), train_paths=[given], output_path=str(out))
+    rows = [row["input_ids"] for row in tokenizing.do("read_cache", path=str(out / "train"))]
+    assert rows == tokenizing.do("encoded", tokenizer=str(tmp_path), texts=[long])
+
+
 def test_the_digest_of_tokens_is_that_of_what_they_say(tokenizing: Tokenizing, tokenizer: str, tmp_path: Path) -> None:
     """Texts with as many tokens as each other, and two of the same."""
     found = {}

@@ -3,7 +3,7 @@
 Long texts are encoded in pieces, so that memory stays bounded. A run of 25,000 characters without white space, or of
 white space alone, is cut, as Levanter does: byte-pair encoding takes quadratic time on such runs. Other texts are
 divided at single spaces between letters or digits, where the pre-tokenizers in use divide too, so that the tokens are
-those of the whole text.
+those of the whole text. A tokenizer that puts a space of its own before each text (Llama 2's) is not given that space.
 
 Parallelism is by processes, as in all stages: the library's own threads stay off unless TOKENIZERS_PARALLELISM asks for
 them.
@@ -51,13 +51,15 @@ class Encoder:
         added = self.tokenizer.get_added_tokens_decoder()
         self._is_special = numpy.zeros(max([self.tokenizer.get_vocab_size(), *(id + 1 for id in added)]), bool)
         self._is_special[[id for id, token in added.items() if token.special]] = True
+        self._keeps_space = self._ids("a b") == self._ids("a") + self._ids(" b")
         self.special_texts = sorted(token.content for token in added.values() if token.special)
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         """The tokens of each text."""
         numpy = self._numpy
         made: list[list[Tokens]] = [[] for _ in texts]
-        for batch in batches(((number, piece) for number, text in enumerate(texts) for piece in pieces(text))):
+        parts_of = ((number, pieces(text, self._keeps_space)) for number, text in enumerate(texts))
+        for batch in batches((number, piece) for number, parts in parts_of for piece in parts):
             encodings = self.tokenizer.encode_batch_fast([piece for _, piece in batch], add_special_tokens=False)
             for (number, _), encoding in zip(batch, encodings, strict=True):
                 made[number].append(numpy.array(encoding.ids, numpy.int32))
@@ -66,32 +68,36 @@ class Encoder:
     def count_special(self, tokens: Tokens) -> int:
         return int(self._numpy.count_nonzero(self._is_special[tokens]))
 
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
     def _id(self, token: str | None) -> int | None:
         id: int | None = None if token is None else self.tokenizer.token_to_id(token)
         return id
 
 
-def pieces(text: str) -> Iterator[str]:
-    """The text, in parts that can be encoded one by one."""
+def pieces(text: str, keeps_space: bool = True) -> Iterator[str]:
+    """The text, in parts that can be encoded one by one. A space between two begins the second one, or is left out."""
     if len(text) < _LONGEST_RUN:
         yield text
         return
     last = 0
     for run in _OVERLONG_RUN.finditer(text):
-        yield from _at_spaces(text, last, run.start())
+        yield from _at_spaces(text, last, run.start(), keeps_space)
         for start in range(run.start(), run.end(), _LONGEST_RUN):
             yield text[start : min(start + _LONGEST_RUN, run.end())]
         last = run.end()
-    yield from _at_spaces(text, last, len(text))
+    yield from _at_spaces(text, last, len(text), keeps_space)
 
 
-def _at_spaces(text: str, start: int, end: int) -> Iterator[str]:
+def _at_spaces(text: str, start: int, end: int, keeps_space: bool) -> Iterator[str]:
     while end - start > _PIECE:
         boundary = _BOUNDARY.search(text, start + _PIECE, end)
         if boundary is None:
             break
         yield text[start : boundary.start()]
-        start = boundary.start()
+        start = boundary.start() if keeps_space else boundary.end()
     if start < end:
         yield text[start:end]
 

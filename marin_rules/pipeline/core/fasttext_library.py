@@ -51,7 +51,8 @@ class FasttextModel:
         self._path = path
 
     def probabilities(self, text: str) -> dict[str, float]:
-        """Of all labels, the best one first; empty for a text without a word that the model knows."""
+        """Of all labels, the best one first; empty for a text of which the model knows neither a word nor the end. That
+        end is a word to every model that fastText has trained."""
         found = self.best(text, -1)
         total = sum(found.values())
         if found and abs(total - 1) > _TOLERANCE + 2 * _ADDED * len(found):

@@ -91,10 +91,11 @@ def _last_word(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def sizes_below(folder: str) -> dict[str, int]:
+def sizes_below(folder: str, *, is_data: bool = False) -> dict[str, int]:
     """The files below a folder, by their relative names; without hidden ones, nor any in hidden folders.
 
-    A name that is not UTF-8 is refused: no file of ours could say it.
+    A name that is not UTF-8 is refused: no file of ours could say it. Links to folders are not followed. Below a folder
+    of data they are refused, for what is behind one would be missing unnoticed.
     """
     found = {}
     if is_url(folder):
@@ -106,6 +107,12 @@ def sizes_below(folder: str) -> dict[str, int]:
     else:
         for above, below, names in os.walk(folder):
             below[:] = [name for name in below if not name.startswith(".")]
+            for link in (os.path.join(above, name) for name in below if is_data):
+                if os.path.islink(link):
+                    raise DataError(
+                        f"{link} is a link to a folder, which is not followed: give the folder that it leads to, or"
+                        " put that in its place"
+                    )
             for name in names:
                 path = os.path.join(above, name)
                 found[os.path.relpath(path, folder).replace(os.sep, "/")] = os.path.getsize(path)

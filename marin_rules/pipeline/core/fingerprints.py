@@ -122,6 +122,19 @@ def digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
 
 
+class DocumentsDigest:
+    """Of documents in their order, by which it is noticed that they have changed."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
+
+    def add(self, id: str, text: str) -> None:
+        self._hash.update(digest(id) + digest(text))
+
+    def as_array(self) -> numpy.ndarray[Any, Any]:
+        return as_digests([self._hash.digest()])
+
+
 def as_digests(digests: Sequence[bytes]) -> numpy.ndarray[Any, Any]:
     """As pairs of numbers, which sort and compare quickly."""
     import numpy

@@ -6,9 +6,10 @@ is no shorter shard but a damaged one: `DamagedShard` names it. (gzip and zstand
 zstandard a cut one, for a good one.)
 
 Parquet holds the columns `id`, `text` and `source`, and all other fields of a record as JSON in the column `rest`. Of
-other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. Points
-in time become text when a record is written, to the microsecond: nanoseconds, which pandas writes even where there are
-none, are refused only where there are some. A column of a type that JSON does not have either is refused.
+other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. (An
+infinite number, which it does not have either, becomes null, as does a NaN in a list or an object.) Points in time
+become text when a record is written, to the microsecond: nanoseconds, which pandas writes even where there are none,
+are refused only where there are some. A column of a type that JSON does not have either is refused.
 """
 
 from __future__ import annotations
@@ -214,7 +215,8 @@ def _parquet_rows(path: str, account: Account) -> Iterator[Row]:
     import pyarrow
     import pyarrow.parquet
 
-    with open_to_read(path) as file:
+    with open_to_read(path) as opened:
+        file = _ReadByArrow(opened)
         try:
             parquet = pyarrow.parquet.ParquetFile(file)
             schema = parquet.schema_arrow
@@ -232,10 +234,33 @@ def _parquet_rows(path: str, account: Account) -> Iterator[Row]:
                         account.reject(number, reason, id=_id_of(record), content=str(values))
                     else:
                         yield Row(number, record, None)
-        except pyarrow.ArrowException as error:
+        except (pyarrow.ArrowException, OSError) as error:
+            if file.failed:
+                raise
             raise DamagedShard(f"{path} is damaged: {error}") from error
         except UnicodeDecodeError as error:
             raise DamagedShard(f"{path} is damaged: a text in it is not UTF-8 ({error})") from error
+
+
+class _ReadByArrow:
+    """A file that remembers whether it could be read. Of pages that make no sense arrow says so by the same kind of
+    error that a disk or a network has; but what these have is no damage, of which the rest might be left out."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.failed = False
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except BaseException:
+            self.failed = True
+            raise
 
 
 def _add_rest(record: Record, rest: str | None) -> str | None:

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -87,6 +89,8 @@ class Shard:
     file: str | None = None
     """Where it is, for a stage with several inputs that gives shards names of its own; else at its name."""
     damaged_shards: DamagedShards = "fail"
+    made_of: str = ""
+    """Of a shard that is several files: `digest_of` them. Others can have the same size together."""
 
     @property
     def path(self) -> str:
@@ -131,9 +135,15 @@ def list_shards(
     settings = settings or ShardSettings()
     return [
         Shard(folder, name, size, settings, damaged_shards=damaged_shards)
-        for name, size in sizes_below(folder).items()
+        for name, size in sizes_below(folder, is_data=True).items()
         if name.endswith(tuple(suffixes)) and name.partition("/")[0] != REJECTS
     ]
+
+
+def digest_of(files: Mapping[str, int]) -> str:
+    """Of the names and sizes of files."""
+    text = json.dumps(sorted(files.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def map_shards(
@@ -145,14 +155,16 @@ def map_shards(
     suffixes: Sequence[str] = FORMATS,
     settings: ShardSettings | None = None,
     shards: Sequence[Shard] | None = None,
+    beside: Sequence[str] = (),
     finish: Finish | None = None,
     damaged_shards: DamagedShards = "fail",
 ) -> dict[str, Any]:
     """Do this task's share of a stage; returns the counts of that share.
 
     `output_format` is one of `FORMATS`, "" for a stage that writes no records, or None for the format of each input.
-    `shards` are given for input that is not divided into files as the output is. `finish` is called before the summary
-    is written, by whichever task does the last shard; two tasks may both take themselves for it.
+    `shards` are given for input that is not divided into files as the output is. `beside` are the endings of files that
+    the stage itself writes for each shard, after its name. `finish` is called before the summary is written, by
+    whichever task does the last shard; two tasks may both take themselves for it.
     """
     settings = settings or ShardSettings()
     if output_format and output_format not in FORMATS:
@@ -160,7 +172,7 @@ def map_shards(
     shards = list_shards(input_path, suffixes, settings, damaged_shards) if shards is None else shards
     if not shards:
         raise no_shards(input_path, suffixes)
-    work = _Work(transform, output_path, output_format, suffixes)
+    work = _Work(transform, output_path, output_format, suffixes, beside)
     work.refuse_collisions(shards)
     mine_by_name = {shard.name: shard for shard in shards}
     mine = [mine_by_name[name] for name in shards_of_this_task(mine_by_name)]
@@ -215,6 +227,8 @@ def _remove_strays(work: _Work, shards: Sequence[Shard], done: Iterable[str]) ->
         output = work.output_name(gone) if name.endswith(tuple(work.suffixes)) else None
         if output is not None and output not in made:
             remove_file(join(work.output_path, output))
+        for ending in work.beside:
+            remove_file(join(work.output_path, f"{name}{ending}"))
         LeftOut(work.output_path, name).remove()
         remove_file(work.counts_path(gone))
 
@@ -228,6 +242,7 @@ class _Work:
     output_path: str
     output_format: str | None
     suffixes: Sequence[str]
+    beside: Sequence[str]
 
     def output_name(self, shard: Shard) -> str | None:
         if self.output_format is None:
@@ -252,6 +267,8 @@ class _Work:
         counts = read_json(self.counts_path(shard))
         if not isinstance(counts, dict) or counts.get("input_size") != shard.size:
             return False
+        if counts.get("input_files", "") != shard.made_of:
+            return False
         name = self.output_name(shard)
         return name is None or size_of(join(self.output_path, name)) == counts.get("output_size")
 
@@ -273,7 +290,8 @@ class _Work:
                     writer.write(record)
             account.check_balance()
         size = None if name is None else size_of(join(self.output_path, name))
-        write_json(self.counts_path(shard), {**account.counts(), "input_size": shard.size, "output_size": size})
+        counts = {**account.counts(), "input_size": shard.size, "output_size": size}
+        write_json(self.counts_path(shard), counts | ({"input_files": shard.made_of} if shard.made_of else {}))
 
 
 # --- many shards

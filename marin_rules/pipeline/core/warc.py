@@ -49,7 +49,7 @@ def read_pages(path: str, name: str, account: Account, largest: int) -> Iterator
         if record.http_headers is None or record.http_headers.status_code != 200:
             account.drop("not answered with 200")
             continue
-        if record.http_content_type not in _HTML:
+        if (record.http_content_type or "").lower() not in _HTML:  # Servers write types in any case.
             account.drop("not HTML")
             continue
         headers = {name.lower(): value for name, value in record.http_headers.items()}
@@ -113,7 +113,7 @@ def _whole_records(path: str, name: str, largest: int, kind: Any) -> Iterator[tu
 
 class _Stream:
     """What fastwarc reads from: the decompressed bytes of a file. What goes wrong is kept for `check`, for fastwarc is
-    no place to raise it."""
+    no place to raise it: what the disk or the network says would look like damage, or like the end."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path
@@ -122,7 +122,7 @@ class _Stream:
         self._place = 0
         self._last = _END
         self._is_at_end = False
-        self._error: DamagedShard | None = None
+        self._error: Exception | None = None
 
     def read(self, size: int = -1) -> bytes:
         pieces, length = [self._rest], len(self._rest)
@@ -154,7 +154,7 @@ class _Stream:
     def _next(self) -> bytes:
         try:
             chunk = next(self._chunks, None)
-        except DamagedShard as error:
+        except Exception as error:
             self._error, chunk = error, None
         if chunk is None:
             self._is_at_end = True

@@ -75,7 +75,7 @@ def crawl(config: CrawlConfig) -> dict[str, Any]:
     if config.parts < 1:
         raise DataError(f"parts is {config.parts}: a crawl has at least one")
     folder = str(config.input_path)
-    size = sum(size for name, size in sizes_below(folder).items() if name.endswith(_LISTS))
+    size = sum(size for name, size in sizes_below(folder, is_data=True).items() if name.endswith(_LISTS))
     names = [f"part-{part:05}-of-{config.parts:05}{_LISTS}" for part in range(config.parts)] if size else []
     parts = {name: part for part, name in enumerate(names)}
 
@@ -141,7 +141,7 @@ def _urls_of_part(config: CrawlConfig, part: int, account: Account) -> dict[str,
 
 
 def _listed(folder: str) -> Iterator[str]:
-    for name in sizes_below(folder):
+    for name in sizes_below(folder, is_data=True):
         if name.endswith(_LISTS):
             with open_to_read(join(folder, name)) as file:
                 for line in file:

@@ -4,6 +4,9 @@
 <output>/.fetched/<name>.json     written after the files of <name>, which are not fetched again
 <output>/manifest.json            every file with its size and sha256; by whichever task fetches the last one
 <output>/provenance.json          source, revision and licence
+
+What an earlier attempt or run has fetched and the source no longer has is removed: later stages take every file below
+the output for data.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import Any
 
 from marin_rules.pipeline.core import done_before
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.files import join, read_json, size_of, sizes_below, write_json
-from marin_rules.pipeline.download.sources import RemoteFile
+from marin_rules.pipeline.core.files import join, read_json, remove_file, size_of, sizes_below, write_json
+from marin_rules.pipeline.download.sources import RemoteFile, check_name
 
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
@@ -68,11 +71,33 @@ def finish(output_path: str, names: Iterable[str], provenance: dict[str, Any]) -
         for name, mark in marks.items()
         if name not in mark["files"]
     }
+    gone = marked.keys() - {_mark_name(name) for name in names}
+    for file in _made_before(output_path, gone) - files.keys():
+        remove_file(join(output_path, file))
+    for mark in gone:
+        remove_file(join(output_path, _FETCHED, mark))
     write_json(
         join(output_path, MANIFEST), {**totals, "contents": files, **({"archives": archives} if archives else {})}
     )
     write_json(join(output_path, PROVENANCE), {**provenance, **totals})
     return totals
+
+
+def _made_before(output_path: str, gone: Iterable[str]) -> set[str]:
+    """The files of the last run that was finished, and those of marks that nobody asks for any more.
+
+    Whoever can write to the output can have written these lists: a name that leads elsewhere is refused.
+    """
+    lists = {MANIFEST: "contents"} | {f"{_FETCHED}/{mark}": "files" for mark in gone}
+    made: set[str] = set()
+    for name, key in lists.items():
+        path = join(output_path, name)
+        found = read_json(path)
+        files = found.get(key) if isinstance(found, dict) else None
+        for file in files if isinstance(files, dict) else ():
+            check_name(file, path)
+            made.add(file)
+    return made
 
 
 def _refuse_overwritten(marks: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import sizes_below
 from marin_rules.pipeline.core.left_out import REJECTS
 from marin_rules.pipeline.core.records import Record
-from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
+from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, digest_of, map_shards
 from marin_rules.pipeline.core.warc import read_texts
 from marin_rules.pipeline.dumps.files import HTML_SUFFIXES, read_ar5iv, read_files
 from marin_rules.pipeline.dumps.stack_exchange import read_threads
@@ -101,8 +101,8 @@ def _shards(config: DumpConfig, suffixes: tuple[str, ...]) -> tuple[list[Shard],
     folder, count = str(config.input_path), config.parts
     sizes = {
         name: size
-        for name, size in sizes_below(folder).items()
-        if name.endswith(suffixes)
+        for name, size in sizes_below(folder, is_data=True).items()
+        if (name.lower() if config.kind in _FOLDERS else name).endswith(suffixes)
         and name.partition("/")[0] != REJECTS
         and any(fnmatchcase(name, pattern) for pattern in config.patterns)
     }
@@ -119,9 +119,11 @@ def _shards(config: DumpConfig, suffixes: tuple[str, ...]) -> tuple[list[Shard],
             for part in range(count):
                 number = f"-{part:05}-of-{count:05}" if count > 1 else ""
                 made[f"{name.removesuffix(suffix)}{number}{suffix}"] = _Part([name], part)
-    shards = [
-        Shard(folder, name, sum(sizes[file] for file in part.names), config.shards) for name, part in made.items()
-    ]
+    shards = []
+    for name, one in made.items():
+        files = {file: sizes[file] for file in one.names}
+        made_of = digest_of(files) if config.kind in _FOLDERS else ""
+        shards.append(Shard(folder, name, sum(files.values()), config.shards, made_of=made_of))
     return shards, made
 
 

@@ -201,6 +201,17 @@ def test_columns_that_only_look_like_ours(tmp_path: Path) -> None:
     assert [record["rest"] for record in read(tmp_path / "p.parquet")[0]] == [5]
 
 
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip"])
+def test_garbled_pages_are_damage(compression: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.parquet"
+    table = pyarrow.table({"id": [str(number) for number in range(3000)], "text": ["some words"] * 3000})
+    pyarrow.parquet.write_table(table, path, compression=compression)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + bytes(1000) + whole[1100:])
+    with pytest.raises(DamagedShard, match=r"p\.parquet is damaged: "):
+        read(path)
+
+
 def test_a_text_that_is_not_utf8_is_damage(tmp_path: Path) -> None:
     text = pyarrow.array([b"\xff", b"ok"], pyarrow.binary()).view(pyarrow.string())
     pyarrow.parquet.write_table(pyarrow.table({"id": ["a", "b"], "text": text}), tmp_path / "p.parquet")

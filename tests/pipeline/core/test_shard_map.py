@@ -19,7 +19,7 @@ import zstandard
 
 from marin_rules.pipeline.core.account import Account
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
+from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, list_shards, map_shards
 
 SHARDS = {
     "data-00000-of-00003.jsonl": [{"id": "a", "text": "ONE"}, {"id": "b", "text": ""}, "{cut"],
@@ -338,6 +338,17 @@ def test_a_path_that_is_no_folder_is_refused(place: str, corpus: Any) -> None:
     given = corpus.write("in", {"a.jsonl": [{"id": "a", "text": "b"}]})
     with pytest.raises(DataError, match="no shards below"):
         map_shards(lower, place.format(given), corpus.path("out"))
+
+
+def test_a_link_to_a_folder_is_refused(corpus: Any) -> None:
+    """What is behind it would be missing unnoticed. One to a file is read, and hidden ones are nobody's data."""
+    given, elsewhere = Path(corpus.write("in", SHARDS)), Path(corpus.write("elsewhere", SHARDS))
+    (given / "link.jsonl").symlink_to(elsewhere / "more/data.jsonl")
+    (given / ".hidden").symlink_to(elsewhere)
+    assert [shard.name for shard in list_shards(str(given))] == sorted([*SHARDS, "link.jsonl"])
+    (given / "more" / "folder").symlink_to(elsewhere)
+    with pytest.raises(DataError, match=r"in/more/folder is a link to a folder, which is not followed"):
+        map_shards(lower, str(given), corpus.path("out"))
 
 
 def test_a_shard_whose_name_is_not_utf8_is_refused(corpus: Any) -> None:

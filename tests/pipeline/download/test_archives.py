@@ -182,6 +182,18 @@ def test_two_archives_into_one_folder_are_refused(server: FileServer, fetch: Any
         fetch(UrlSource([server.url + "/a.tar", server.url + "/a.zip"]), archives="unpack")
 
 
+def test_files_that_an_archive_no_longer_has_are_removed(
+    server: FileServer, fetch: Any, manifest: Any, out: Path
+) -> None:
+    source = UrlSource([server.add("/x.zip", zipped(FILES))])
+    fetch(source, archives="unpack")
+    server.add("/x.zip", zipped({"deep/b.txt": b"new"}))
+    (out / ".executor_again").write_text('{"id": "1", "after_done": "1"}')
+    fetch(source, archives="unpack")
+    assert {path.name: path.read_bytes() for path in (out / "x").rglob("*.txt")} == {"b.txt": b"new"}
+    assert list(manifest()["contents"]) == ["x/deep/b.txt"]
+
+
 def test_a_file_that_two_archives_have_is_refused(server: FileServer, fetch: Any, out: Path) -> None:
     inner, outer = server.add("/a/b.tar", tar({"x": b"inner"})), server.add("/a.tar", tar({"b/x": b"outer"}))
     with pytest.raises(DataError, match=r"both a\.tar and a/b\.tar have a file a/b/x: leave one out"):

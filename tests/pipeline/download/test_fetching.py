@@ -348,6 +348,43 @@ def test_a_file_that_has_grown_since_is_fetched_again(fetch: Any, contents: Any,
     assert contents() == {"a.txt": b"new and longer", "b.txt": b"old"}
 
 
+def test_files_that_the_source_no_longer_has_are_removed(fetch: Any, contents: Any, out: Path, tmp_path: Path) -> None:
+    """Whether the download was finished or not; what somebody else has put there is left alone."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("a", "b", "c"):
+        (source / name).write_text(name)
+    fetch(FilesystemSource(str(source)))
+    (out / "notes").write_text("somebody's")
+    (source / "a").unlink()
+    (out / ".executor_again").write_text('{"id": "1", "after_done": "1"}')
+    fetch(FilesystemSource(str(source)))
+    assert visible(contents()) == {"b": b"b", "c": b"c", "notes": b"somebody's"}
+    (out / "manifest.json").unlink()
+    (source / "b").unlink()
+    fetch(FilesystemSource(str(source)))
+    assert visible(contents()) == {"c": b"c", "notes": b"somebody's"}
+    assert sorted(path.name for path in (out / ".fetched").iterdir()) == ["c.json"]
+
+
+@pytest.mark.parametrize("list_of_files", ["manifest.json", ".fetched/gone.json"])
+def test_lists_that_somebody_has_written_remove_nothing_elsewhere(
+    list_of_files: str, fetch: Any, out: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").write_text("a")
+    (out / ".fetched").mkdir(parents=True)
+    (out / list_of_files).write_text('{"contents": {"../mine": {}}, "files": {"../mine": {}}}')
+    with pytest.raises(DataError, match=rf"{list_of_files} has a file named '\.\./mine', which is not a plain"):
+        fetch(FilesystemSource(str(tmp_path / "source")))
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+def visible(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: body for name, body in files.items() if not name.startswith(".")}
+
+
 def test_into_a_url(server: FileServer, fetch: Any) -> None:
     import fsspec
 
