@@ -67,6 +67,7 @@ def prepare_end() -> None:
     _modules_before = frozenset(sys.modules)
     gc.freeze()  # What was there before the step is not the step's to be looked through at its end.
     faulthandler.enable(_STANDARD_ERROR)
+    _refuse_lost_data()
     atexit.register(_settle)
 
 
@@ -86,7 +87,7 @@ def end(code: int) -> NoReturn:
     _exit_code = code
     faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
     if code == 0:
-        _refuse_lost_data()
+        _refuse_lost_data()  # Again: the step may have put hooks of its own in their place.
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
     ctypes.pythonapi.Py_Exit(code)
