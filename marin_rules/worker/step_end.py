@@ -34,8 +34,15 @@ from marin_rules.worker.noted_signals import noted_stop_signal
 END_SECONDS_VARIABLE = "MARIN_STEP_END_SECONDS"
 _END_SECONDS = 600.0
 
+EXIT_THROUGH = 85
+"""A step's process has come to its end as Python does. Not 0: that is what `os._exit(0)` in an exit handler or a thread
+says as well, and a program that takes the place of Python, before the last buffers are flushed."""
+
 EXIT_UNWRITTEN = 74
 """EX_IOERR: something that the step had written to a file could not be brought to the disk."""
+
+_GOOD = (0, EXIT_THROUGH)
+"""Exit codes of processes that have not failed: of forked copies and ranks, and of the step's own."""
 
 _STANDARD_ERROR = 2
 _LOST_DATA = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS, errno.ESTALE})
@@ -86,7 +93,7 @@ def end(code: int) -> NoReturn:
     global _exit_code
     _exit_code = code
     faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
-    if code == 0:
+    if code in _GOOD:
         _refuse_lost_data()  # Again: the step may have put hooks of its own in their place.
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
@@ -146,7 +153,7 @@ def _flush_files() -> Iterator[str]:
     """Bring what is buffered for files to these; yields what could not be written."""
     global _has_closed_uploads
     fsspec = sys.modules.get("fsspec.spec")
-    remote = () if fsspec is None or _exit_code else (fsspec.AbstractBufferedFile,)
+    remote = () if fsspec is None or _exit_code not in _GOOD else (fsspec.AbstractBufferedFile,)
     things = gc.get_objects()
     for thing in things:
         if not issubclass(type(thing), _BUFFERED):
