@@ -262,6 +262,47 @@ def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(l
     assert "waits for thread uploader" in result.output
 
 
+NO_UNICODE = """
+    import os
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    NAME = os.fsdecode(b"caf\\xe9")
+
+    class Odd:
+        def __getattr__(self, name):
+            raise ValueError(f"no {NAME}")
+
+    def raises(path):
+        raise ValueError(f"cannot read {NAME}")
+
+    def returns(path):
+        return Odd()
+
+    def is_divided(path):
+        raises(path)
+
+    functions = [raises, returns]
+
+    if __name__ == "__main__":
+        steps = [ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions]
+        executor_main(steps=[*steps, ExecutorStep("divided", is_divided, THIS_OUTPUT_PATH, tasks=2)])
+"""
+
+
+def test_what_is_no_unicode_in_an_error_or_a_warning_is_told_all_the_same(lab: Lab) -> None:
+    result = lab.snakemake("--keep-going", experiment=lab.experiment(NO_UNICODE))
+    assert result.code == 1
+    assert {name: lab.status_of(name) for name in ("raises", "returns", "divided")} == {
+        "raises": "FAILED",
+        "returns": "SUCCESS",
+        "divided": "FAILED",
+    }, result.output
+    assert "[raises] FAILED: ValueError: cannot read caf\\udce9; log: " in result.output
+    assert "[returns] warning: the return value is not JSON (no caf\\udce9)" in result.output
+    assert "2 of 2 tasks failed: task 0: ValueError: cannot read caf\\udce9" in result.output
+    assert "UnicodeEncodeError" not in result.output
+
+
 UNWRITTEN = """
     from marin_rules import ExecutorStep, executor_main
 
