@@ -23,7 +23,7 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from marin_rules.completion import is_declared_complete
@@ -52,6 +52,7 @@ _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
 
 # Globals: the interpreter runs exit handlers, hooks and finalisers of this process with nothing of ours.
 _exit_code = 0
+_last_word: tuple[int, Callable[[], None]] = (0, lambda: None)
 _has_lost_data = False
 _is_settled = False
 _has_closed_uploads = False
@@ -88,10 +89,13 @@ def lingering() -> tuple[str, ...]:
     return tuple(found)
 
 
-def end(code: int) -> NoReturn:
-    """End this process as Python ends, with this exit code if nothing goes wrong on the way."""
-    global _exit_code
-    _exit_code = code
+def end(code: int, last_word: Callable[[], None] = lambda: None) -> NoReturn:
+    """End this process as Python ends, with this exit code if nothing goes wrong on the way.
+
+    `last_word` is said once threads have ended, the step's exit handlers have run and its files are written.
+    """
+    global _exit_code, _last_word
+    _exit_code, _last_word = code, (os.getpid(), last_word)
     faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
     if code in _GOOD:
         _refuse_lost_data()  # Again: the step may have put hooks of its own in their place.
@@ -138,6 +142,13 @@ def _settle() -> None:
         _say(problem)
     if problems or _has_lost_data:
         os._exit(EXIT_UNWRITTEN)
+    try:
+        process, last_word = _last_word
+        if os.getpid() == process:  # And no copy that an exit handler has forked.
+            last_word()
+    except BaseException:
+        _print_traceback()
+        os._exit(1)
     stop_signal = noted_stop_signal()
     if stop_signal and not is_declared_complete():
         os._exit(128 + stop_signal)
