@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from marin_rules.configs import resolve_config
@@ -100,6 +100,13 @@ def make_plan(
     """
     with _without_garbage_collection():
         return _make_plan(steps, prefix, run_only, IdentityGraph() if graph is None else graph)
+
+
+def narrowed(plan: Plan, roots: Sequence[int]) -> Plan:
+    """The same plan, asked for these steps alone."""
+    needed = _reachable(roots, [step.dependencies for step in plan.steps])
+    steps = tuple(replace(step, needed=step.index in needed) for step in plan.steps)
+    return replace(plan, steps=steps, roots=tuple(roots))
 
 
 @contextmanager

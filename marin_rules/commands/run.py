@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 
 from marin_rules.commands.step_arguments import add_step, experiment_of, prefix_of
 from marin_rules.errors import SettingsError
-from marin_rules.plans.step_names import matching, name_of_label
+from marin_rules.plans.step_names import matching
 from marin_rules.project import project_folder
 from marin_rules.state.written_steps import written_steps
 
@@ -30,21 +29,10 @@ def _run(options: argparse.Namespace) -> int:
     experiment = experiment_of(options) or next((step.experiment for step in found if step.experiment), None)
     if experiment is None:
         raise SettingsError(f"which experiment has the step {options.step}? Add --experiment FILE.")
-    patterns = json.dumps(patterns_for(options.step, [step.name for step in found], prefix))
-    config = [f"experiment={experiment}", f"prefix={prefix}", f"run_only={patterns}"]
-    config += [f"must_have={json.dumps([options.step])}"]
-    config += [f"force={patterns}"] if options.again else []
+    config = [f"experiment={experiment}", f"prefix={prefix}", f"only={json.dumps([options.step])}"]
+    config += ["again=true"] if options.again else []
     project = project_folder()
     words = [sys.executable, "-P", "-m", "snakemake", "--snakefile", str(project / "Snakefile")]
     words += ["--workflow-profile", str(project / "profiles" / "default"), *options.passed_on, "--config", *config]
     sys.stdout.flush()
     os.execv(words[0], words)
-
-
-def patterns_for(text: str, names: list[str], prefix: str) -> list[str]:
-    """Regular expressions for the steps that are meant: by their names, if these are known."""
-    if names:
-        return sorted({f"^{re.escape(name)}$" for name in names})
-    below = text.removeprefix(prefix.rstrip("/") + "/")
-    name = name_of_label(below.rstrip("/"))
-    return [f"^{re.escape(name)}$" if name is not None else text]

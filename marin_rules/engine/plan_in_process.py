@@ -14,6 +14,7 @@ from typing import Any
 from marin_rules.clusters.estimates import Estimate, refusal
 from marin_rules.clusters.protocol import Site
 from marin_rules.driver.launch import Launcher
+from marin_rules.engine.cut import Cut, left_out
 from marin_rules.engine.names import SEPARATOR, Kind, kind_of, rule_names
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.state.assessment import IDLE, Assessment, State, StatusOrError
@@ -22,7 +23,7 @@ from marin_rules.state.status import Status, read_status, read_statuses
 from marin_rules.state.stored_states import assess_stored, stored_statuses
 from marin_rules.units import parse_timestamp
 from marin_rules.urls import is_url
-from marin_rules.views.results import Cut, results
+from marin_rules.views.results import results
 from marin_rules.worker.warm.dispatcher import Dispatcher
 
 
@@ -72,6 +73,9 @@ class PlanInProcess:
         self.gone: frozenset[str] = frozenset()
         """Output paths of results that were done and are not there any more."""
         self._finished_at: dict[str, float] = {}
+        self._asked_again: frozenset[int] = frozenset()
+        """Steps that are to be done again, those among them that the command line leaves out."""
+        self._left_out: dict[int, str] = {}
         self._assessed_at = 0.0
 
     def step(self, key: str) -> FrozenStep:
@@ -160,11 +164,16 @@ class PlanInProcess:
 
     def results(self) -> str:
         """What became of the steps that were asked for, for people."""
+        return results(self.plan, self._is_built, self._left_out, self.gone)
 
-        def names(step: FrozenStep) -> tuple[str, str]:
-            return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
+    def _is_built(self, step: FrozenStep) -> bool:
+        """Whether a step is finished, and was so by this run or during it if it was to be done again."""
+        was_asked_again = step.index in self._asked_again
+        return self.is_done(step.key) and (not was_asked_again or self._has_run_again(step))
 
-        return results(self.plan, lambda step: self.is_done(step.key), names, self.cut, self.gone)
+    def _names(self, step: FrozenStep) -> tuple[str, str]:
+        """What the command line may call a step."""
+        return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
 
     def estimates(self) -> list[Estimate]:
         """What the steps that this run is about to run may cost. Known once the DAG is built."""
@@ -190,7 +199,11 @@ class PlanInProcess:
             steps = self.plan.steps
             statuses = self.statuses()
             self._assessed_at = time.time()
-            self.assessment = assess_stored(self.plan, statuses, [step.index for step in steps if forced(step)])
+            whole = assess_stored(self.plan, statuses, [step.index for step in steps if forced(step)])
+            self._asked_again = frozenset(verdict.step.index for verdict in whole.verdicts if verdict.anew)
+            cut = self.cut.among({name for step in steps for name in self._names(step)}) if self.cut.until else self.cut
+            self._left_out = left_out(whole.scheduled, self._names, cut)
+            self.assessment = whole.without(self._left_out)
         return self.assessment
 
 

@@ -246,7 +246,6 @@ class MarinWorkflow:
             self.invocation.limit(STEP_SLOT, self._max_concurrent)
         if self.invocation.runs_here:
             self.invocation.lift_default_rate()
-        self.in_process.cut = self.invocation.cut
         self.in_process.sends_away = not self.invocation.runs_here
         hand_written = {step.rule for step in scheduled if step.rule is not None}
         self.in_process.sent_rules = frozenset(rule for rule in hand_written if not self.invocation.stays_here(rule))
@@ -340,6 +339,7 @@ class MarinWorkflow:
     @cached_property
     def _assessment(self) -> Assessment:
         """Known once the DAG is built: only then Snakemake knows what is forced."""
+        self.in_process.cut = self.invocation.cut
         return guarded(lambda: self.in_process.assess(self._is_forced))
 
     def _is_done_again(self, key: str) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan
 
 
-def forced_steps(plan: FrozenPlan, patterns: Sequence[str]) -> tuple[int, ...]:
-    """The steps whose names match one of these regular expressions, of those that the run has to do with.
+def forced_steps(plan: FrozenPlan, patterns: Sequence[str], again: Collection[int] = ()) -> tuple[int, ...]:
+    """The steps whose names match one of these regular expressions, of those that the run has to do with; and those
+    that are named by their positions.
 
     A pattern that matches nothing is refused: whoever forces a step does not want to be told that all is done.
     """
     names = {step.index: step.name for step in plan.steps if step.needed}
-    found: set[int] = set()
+    found = set(again)
     for pattern in patterns:
         try:
             search = re.compile(pattern).search

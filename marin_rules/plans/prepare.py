@@ -19,13 +19,13 @@ from marin_rules.geography import bucket_of
 from marin_rules.identity import IdentityGraph
 from marin_rules.placeholders import InputName
 from marin_rules.placement import place
-from marin_rules.plan import Plan, make_plan
+from marin_rules.plan import Plan, make_plan, narrowed
 from marin_rules.plans.experiment_file import load_experiment
 from marin_rules.plans.forcing import forced_steps
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import Run, absolute, new_run
-from marin_rules.plans.step_names import check_asked_steps
+from marin_rules.plans.step_names import check_asked_steps, indices
 from marin_rules.plans.step_spec import StepSpec
 from marin_rules.plans.stores import check_stores
 from marin_rules.settings.cluster_file import cluster_name
@@ -61,6 +61,12 @@ class PlanSettings:
     must_have: Sequence[str] = ()
     """Steps without which the plan is refused."""
 
+    only: Sequence[str] = ()
+    """Steps that are run, with what they need, in place of what `run_only` says; the plan is refused without them."""
+
+    again: bool = False
+    """The steps of `only` run although they are done."""
+
     force_run_failed: bool = True
     rule_files: Sequence[str] = ()
     """Hand-written Snakemake rules, beside those that stand next to the caller."""
@@ -89,7 +95,11 @@ def prepare(
     check_default_prefix(settings.prefix)
     if settings.cluster is not None:
         read_cluster(settings.cluster)  # Even if no step needs it: a misspelt name must not choose no cluster.
-    plan = make_plan(steps, prefix=settings.prefix, run_only=settings.run_only, graph=graph)
+    run_only = None if settings.only else settings.run_only
+    plan = make_plan(steps, prefix=settings.prefix, run_only=run_only, graph=graph)
+    check_asked_steps(plan, (*settings.must_have, *settings.only), settings.caller_path)
+    if settings.only:
+        plan = narrowed(plan, indices(plan, settings.only))
     told = [*settings.warnings, *_stray_specs(plan)]
     regions, unseen = None, None
     if settings.asks_stores:
@@ -101,8 +111,7 @@ def prepare(
     plan = replace(plan, warnings=(*plan.warnings, *told))
     frozen = freeze(plan, describe_run(settings), regions)
     frozen.unseen = unseen is not None
-    check_asked_steps(frozen, settings.must_have)
-    frozen.forced = forced_steps(frozen, settings.force)
+    frozen.forced = forced_steps(frozen, settings.force, plan.roots if settings.only and settings.again else ())
     return frozen
 
 
@@ -182,6 +191,8 @@ def prepare_experiment(settings: Settings, *, may_be_unseen: Callable[[], bool] 
             run_only=chosen.get("run_only"),
             force=chosen.get("force") or (),
             must_have=settings.must_have,
+            only=settings.only,
+            again=settings.again,
             force_run_failed=chosen.get("force_run_failed", True),
             rule_files=settings.rules,
             cluster=cluster,

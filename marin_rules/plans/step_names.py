@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from marin_rules.errors import SettingsError
-from marin_rules.plans.frozen import FrozenPlan
+from marin_rules.plan import Plan
 from marin_rules.plans.run import absolute
 
 
@@ -40,19 +40,24 @@ def matching[StepT: NamedStep](steps: Iterable[StepT], text: str, prefix: str) -
     return [step for step in steps if search(step.name)]
 
 
-def check_asked_steps(plan: FrozenPlan, texts: Sequence[str]) -> None:
+def indices(plan: Plan, texts: Iterable[str]) -> list[int]:
+    """The positions of the steps that these texts mean."""
+    return sorted({step.index for text in texts for step in matching(plan.steps, text, plan.prefix)})
+
+
+def check_asked_steps(plan: Plan, texts: Sequence[str], experiment: str) -> None:
     """Refuse a plan that lacks one of these steps.
 
     `run_only` only warns of an expression that matches nothing, as Marin does. Whoever names one step does not want to
     hear that all is done because there is no such step, nor that another version of it is.
     """
     for text in texts:
-        if not matching(plan.steps, text, plan.run.prefix):
-            raise SettingsError(f"{plan.run.caller_path} has no step {text!r}.{_hint(plan, text)}")
+        if not matching(plan.steps, text, plan.prefix):
+            raise SettingsError(f"{experiment} has no step {text!r}.{_hint(plan, text)}")
 
 
-def _hint(plan: FrozenPlan, text: str) -> str:
-    root = absolute(plan.run.prefix, os.getcwd()) + "/"
+def _hint(plan: Plan, text: str) -> str:
+    root = absolute(plan.prefix, os.getcwd()) + "/"
     spellings = (text, absolute(text, os.getcwd()).removeprefix(root))
     names = {name for spelling in spellings if (name := name_of_label(spelling)) is not None}
     versions = [_absolute(step).removeprefix(root) for step in plan.steps if step.name in names]

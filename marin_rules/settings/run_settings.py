@@ -23,6 +23,8 @@ class Settings:
     run_only: tuple[str, ...] | None = None
     force: tuple[str, ...] | None = None
     must_have: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    again: bool = False
     force_run_failed: bool | None = None
     executor_info_base_path: str | None = None
     rules: tuple[str, ...] = ()
@@ -44,12 +46,16 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     if found is not None:
         meaning = f". It means: {found.advice}" if found.advice else ""
         raise SettingsError(f"configuration key {found.where!r} {found.message}{meaning}")
+    if given.get("again", False) and "only" not in given:
+        raise SettingsError("configuration key 'again' is about the steps of `only`: name them there")
     return Settings(
         experiment=given.get("experiment"),
         prefix=given.get("prefix"),
         run_only=_texts(given["run_only"]) if "run_only" in given else None,
         force=_texts(given["force"]) if "force" in given else None,
         must_have=_texts(given.get("must_have", ())),
+        only=_texts(given.get("only", ())),
+        again=given.get("again", False),
         force_run_failed=given.get("force_run_failed"),
         executor_info_base_path=given.get("executor_info_base_path"),
         rules=_texts(given.get("rules", ())),

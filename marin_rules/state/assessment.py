@@ -84,6 +84,17 @@ class Assessment:
         """Steps that a run has to deal with: to run, to wait for, or to refuse."""
         return [verdict.step for verdict in self.verdicts if verdict.state not in IDLE]
 
+    def without(self, reasons: Mapping[int, str]) -> Assessment:
+        """The same for a run that leaves these steps out, by their index, for a reason each."""
+        return Assessment(
+            tuple(
+                Verdict(verdict.step, State.NOT_NEEDED, reasons[verdict.step.index])
+                if verdict.step.index in reasons
+                else verdict
+                for verdict in self.verdicts
+            )
+        )
+
     @property
     def without_function(self) -> str | None:
         """Why this cannot be run as far as it lies in steps without a function, which may only be done; else None."""

@@ -1,8 +1,9 @@
 """Deletes the folder of one step, and nothing else.
 
-The step's lease is taken first, so that nobody works there. Then the folder is renamed, which takes it out of every
-run's sight in one moment, whole, with the lease in it; what it holds is removed after that, at leisure. Nothing is done
-where the way to the folder leads through a symbolic link, or where another step lives inside.
+The step's lease is taken first, and those of its tasks that are at work (on a cluster nobody else has the step then),
+so that nobody works there. Then the folder is renamed, which takes it out of every run's sight in one moment, whole,
+with the lease in it; what it holds is removed after that, at leisure. Nothing is done where the way to the folder leads
+through a symbolic link, or where another step lives inside.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from marin_rules.errors import MarinRulesError
 from marin_rules.state.status import STATUS_FILE
 from marin_rules.state.step_lease import open_lease
+from marin_rules.state.task_records import RoundsLeft, TaskHeldError, read_layout, read_records
 from marin_rules.storage.files import remove_tree
 from marin_rules.storage.leases.owner import Owner
 from marin_rules.storage.leases.record import describe
@@ -57,16 +59,37 @@ def size_of(path: str) -> tuple[int, int]:
 def delete_step(path: str, prefix: str) -> None:
     """Delete a step's folder; refused while somebody works on it."""
     check_deletable(path, prefix)
-    lease = open_lease(path, Owner.current())
+    owner = Owner.current()
+    lease = open_lease(path, owner)
     holder = lease.try_acquire()
     if holder is not None:
-        raise MarinRulesError(
-            f"{path} is in use: held by {describe(holder, time.time())}. `marin-rules jobs stop {path}` ends it"
-        )
+        raise MarinRulesError(_in_use(path, f"held by {describe(holder, time.time())}"))
     aside = f"{path}.deleted-{secrets.token_hex(4)}"
     try:
+        _take_tasks(path, owner)
         os.rename(path, aside)
+    except MarinRulesError:
+        lease.release()
+        raise
     except OSError as error:
         lease.release()
         raise MarinRulesError(f"cannot delete {path}: {error.strerror}") from error
     remove_tree(aside)
+
+
+def _take_tasks(path: str, owner: Owner) -> None:
+    """Take the leases of the tasks at work; refused if somebody has one."""
+    try:
+        layout = read_layout(path)
+    except MarinRulesError:
+        return  # It is damaged, and no task goes on without it: whoever finds it so is told to delete the folder.
+    if layout is None:
+        return
+    try:
+        RoundsLeft(owner).take(path, layout.round, read_records(path, layout.round, range(layout.tasks)))
+    except TaskHeldError as error:
+        raise MarinRulesError(_in_use(path, str(error))) from error
+
+
+def _in_use(path: str, by: str) -> str:
+    return f"{path} is in use: {by}. `marin-rules jobs stop {path}` ends it"

@@ -1,7 +1,8 @@
 """What an attempt at a step came to. A pure decision, from what is known of the step's process.
 
 SUCCESS needs three witnesses that agree: the function returned, in the step's own process; that process then ended as
-Python ends, with exit code 0; and no stop signal had been delivered, or the step declared its output complete.
+Python ends, and says so by its exit code; and no stop signal had been delivered, or the step declared its output
+complete.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from marin_rules.clusters.prices import Cost
 from marin_rules.state.status import Status
 from marin_rules.worker.noted_signals import STOP_SIGNALS
 from marin_rules.worker.step_call import Outcome
-from marin_rules.worker.step_end import END_SECONDS_VARIABLE, EXIT_UNWRITTEN
+from marin_rules.worker.step_end import END_SECONDS_VARIABLE, EXIT_THROUGH, EXIT_UNWRITTEN
 from marin_rules.worker.step_process import Returned
 
 _CLOCK_SECONDS = 0.5
@@ -52,12 +53,17 @@ def conclude(
     return Conclusion(Status.CANCELLED, Outcome(error=error), stopped_by)
 
 
+def is_through(exit_status: int) -> bool:
+    """Whether the process of a step that has not failed came to the end of what Python does when it ends."""
+    return os.WIFEXITED(exit_status) and os.WEXITSTATUS(exit_status) == EXIT_THROUGH
+
+
 def _outcome(returned: Returned | None, exit_status: int, ending_seconds: float) -> Outcome:
     """What the process reported, if the way it ended agrees; otherwise how it ended."""
     if returned is None:
         return Outcome(error=_death(exit_status, before="before its function returned"))
     outcome = returned.outcome
-    if outcome.error is not None or exit_status == 0:
+    if outcome.error is not None or is_through(exit_status):
         return outcome
     after = "its function returned, but "
     waited_for = f" It was waiting for {', '.join(returned.lingering)}." if returned.lingering else ""

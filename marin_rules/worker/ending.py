@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from marin_rules.worker.conclusion import Conclusion, conclude
+from marin_rules.worker.conclusion import Conclusion, conclude, is_through
 from marin_rules.worker.step_process import StepProcess, send_signal
 
 STOP_GRACE_SECONDS = 4.0
@@ -98,7 +98,7 @@ class Ending:
         return conclude(
             process.returned,
             exit_status,
-            stop_signal=self._stop_signal if self._was_told or exit_status else 0,
+            stop_signal=self._stop_signal if self._was_told or not is_through(exit_status) else 0,
             ending_seconds=ending_seconds,
         )
 

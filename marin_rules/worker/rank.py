@@ -1,12 +1,14 @@
 """`python -m marin_rules.worker.rank`: one rank of a step on several machines (see `ranks`).
 
-It has no lease: the worker that started all ranks holds it, and the job ends with that worker.
+It has no lease: the worker that started all ranks holds it, and the job ends with that worker. Its report is the last
+thing that it leaves: one that was cut short after its function had returned ends without a word.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from typing import NoReturn
 
 from marin_rules.clusters.ranks import REPORT_OPTION
 from marin_rules.plans.plan_file import read_plan
@@ -20,7 +22,7 @@ from marin_rules.worker.step_data import open_data_access
 from marin_rules.worker.step_end import end, prepare_end
 
 
-def main() -> int:
+def main() -> NoReturn:
     parser = argparse.ArgumentParser(prog="marin_rules.worker.rank", description="Run one rank of a step.")
     parser.add_argument("--plan", required=True)
     parser.add_argument("--digest")
@@ -37,11 +39,15 @@ def main() -> int:
     prepare_end()
     problem = coordinator_problem(process)
     outcome = call_step(plan, step) if problem is None else Outcome(error=problem)
-    if outcome.error is None:
-        outcome = brought_to_disk(outcome, step.output_path)
-    write_report(options.report, process.rank, outcome)
-    return 0 if outcome.error is None else 1
+    if outcome.error is not None:
+        write_report(options.report, process.rank, outcome)
+        end(1)
+
+    def report() -> None:
+        write_report(options.report, process.rank, brought_to_disk(outcome, step.output_path))
+
+    end(0, last_word=report)
 
 
 if __name__ == "__main__":
-    end(main())
+    main()

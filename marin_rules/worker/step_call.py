@@ -88,12 +88,14 @@ def _line_buffered() -> None:
 
 
 def _artifact(value: Any) -> Outcome:
-    """The return value as JSON; one that has none does not undo finished work."""
+    """The return value as JSON; one that has none does not undo finished work, and is null: the value of an earlier
+    attempt must not pass for it."""
     try:
         artifact = returned_value(value)
     except UnfinishedError as error:
         return Outcome(error=one_line(error), exception=pickled(error))
-    return Outcome(artifact=artifact.text, warning=artifact.warning)
+    warning = None if artifact.warning is None else _sayable(artifact.warning)
+    return Outcome(artifact="null" if artifact.text is None else artifact.text, warning=warning)
 
 
 def _print_traceback(error: BaseException) -> None:
@@ -105,5 +107,10 @@ def _print_traceback(error: BaseException) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = _sayable(" ".join(str(error).split()))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _sayable(text: str) -> str:
+    """A text of the step's as it can be written everywhere: names of files may hold what is no Unicode."""
+    return text.encode(errors="backslashreplace").decode()

@@ -23,7 +23,7 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from marin_rules.completion import is_declared_complete
@@ -34,8 +34,15 @@ from marin_rules.worker.noted_signals import noted_stop_signal
 END_SECONDS_VARIABLE = "MARIN_STEP_END_SECONDS"
 _END_SECONDS = 600.0
 
+EXIT_THROUGH = 85
+"""A step's process has come to its end as Python does. Not 0: that is what `os._exit(0)` in an exit handler or a thread
+says as well, and a program that takes the place of Python, before the last buffers are flushed."""
+
 EXIT_UNWRITTEN = 74
 """EX_IOERR: something that the step had written to a file could not be brought to the disk."""
+
+_GOOD = (0, EXIT_THROUGH)
+"""Exit codes of processes that have not failed: of forked copies and ranks, and of the step's own."""
 
 _STANDARD_ERROR = 2
 _LOST_DATA = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS, errno.ESTALE})
@@ -45,6 +52,7 @@ _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
 
 # Globals: the interpreter runs exit handlers, hooks and finalisers of this process with nothing of ours.
 _exit_code = 0
+_last_word: tuple[int, Callable[[], None]] = (0, lambda: None)
 _has_lost_data = False
 _is_settled = False
 _has_closed_uploads = False
@@ -67,6 +75,7 @@ def prepare_end() -> None:
     _modules_before = frozenset(sys.modules)
     gc.freeze()  # What was there before the step is not the step's to be looked through at its end.
     faulthandler.enable(_STANDARD_ERROR)
+    _refuse_lost_data()
     atexit.register(_settle)
 
 
@@ -80,13 +89,16 @@ def lingering() -> tuple[str, ...]:
     return tuple(found)
 
 
-def end(code: int) -> NoReturn:
-    """End this process as Python ends, with this exit code if nothing goes wrong on the way."""
-    global _exit_code
-    _exit_code = code
+def end(code: int, last_word: Callable[[], None] = lambda: None) -> NoReturn:
+    """End this process as Python ends, with this exit code if nothing goes wrong on the way.
+
+    `last_word` is said once threads have ended, the step's exit handlers have run and its files are written.
+    """
+    global _exit_code, _last_word
+    _exit_code, _last_word = code, (os.getpid(), last_word)
     faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
-    if code == 0:
-        _refuse_lost_data()
+    if code in _GOOD:
+        _refuse_lost_data()  # Again: the step may have put hooks of its own in their place.
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
     ctypes.pythonapi.Py_Exit(code)
@@ -130,6 +142,13 @@ def _settle() -> None:
         _say(problem)
     if problems or _has_lost_data:
         os._exit(EXIT_UNWRITTEN)
+    try:
+        process, last_word = _last_word
+        if os.getpid() == process:  # And no copy that an exit handler has forked.
+            last_word()
+    except BaseException:
+        _print_traceback()
+        os._exit(1)
     stop_signal = noted_stop_signal()
     if stop_signal and not is_declared_complete():
         os._exit(128 + stop_signal)
@@ -145,7 +164,7 @@ def _flush_files() -> Iterator[str]:
     """Bring what is buffered for files to these; yields what could not be written."""
     global _has_closed_uploads
     fsspec = sys.modules.get("fsspec.spec")
-    remote = () if fsspec is None or _exit_code else (fsspec.AbstractBufferedFile,)
+    remote = () if fsspec is None or _exit_code not in _GOOD else (fsspec.AbstractBufferedFile,)
     things = gc.get_objects()
     for thing in things:
         if not issubclass(type(thing), _BUFFERED):

@@ -31,7 +31,7 @@ from marin_rules.worker.ranks import ranks_of, run_ranks
 from marin_rules.worker.standard_streams import open_standard_streams
 from marin_rules.worker.step_call import Outcome, call_step, one_line
 from marin_rules.worker.step_data import open_data_access
-from marin_rules.worker.step_end import end, end_seconds, lingering, prepare_end
+from marin_rules.worker.step_end import EXIT_THROUGH, end, end_seconds, lingering, prepare_end
 from marin_rules.worker.variables import set_step_variables
 
 _LENGTH = struct.Struct("<Q")
@@ -270,13 +270,13 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         traceback.print_exc()
         os._exit(1)
     plan.forget_calls()
-    end(0 if outcome.error is None else 1)
+    end(EXIT_THROUGH if outcome.error is None else 1)
 
 
 def _end_pool(result: int, outcome: Outcome) -> NoReturn:
     """Tell what came of the tasks, and end at once: no code of the step's has run in this process."""
     _send(result, _packed(Returned(os.getpid(), outcome, end_seconds=end_seconds())))
-    os._exit(0 if outcome.error is None else 1)
+    os._exit(EXIT_THROUGH if outcome.error is None else 1)
 
 
 def _packed(returned: Returned) -> bytes:

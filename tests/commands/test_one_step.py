@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from marin_rules.commands.run import patterns_for
 from marin_rules.errors import MarinRulesError
+from marin_rules.plans.prepare import prepare_experiment
 from marin_rules.plans.step_names import matching
+from marin_rules.settings.run_settings import Settings
 from marin_rules.state.written_steps import WrittenStep
 from marin_rules.upkeep.deletion import check_deletable, delete_step
 from support.lab import Lab
@@ -85,6 +86,38 @@ def test_one_step_is_run_shown_and_deleted(lab: Lab, marin_rules: Any, tmp_path:
     gone = marin_rules("delete", "raw/data", *where, "--yes")
     assert gone.code == 1
     assert "does not exist" in gone.output
+
+
+def test_of_several_steps_of_one_name_the_one_that_is_meant_is_run(lab: Lab, marin_rules: Any) -> None:
+    file = lab.experiment(
+        """
+        import os
+        from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main, versioned
+
+        def train(config):
+            with open(os.path.join(config["path"], "file"), "a") as file:
+                file.write("x")
+
+        if __name__ == "__main__":
+            steps = [ExecutorStep("train", train, {"path": THIS_OUTPUT_PATH, "rate": versioned(n)}) for n in range(3)]
+            executor_main(steps=steps)
+        """
+    )
+    where = ("--prefix", str(lab.prefix), "--experiment", str(file))
+    plan = prepare_experiment(Settings(experiment=str(file), prefix=str(lab.prefix)))
+    first, second, _ = (Path(step.output_path) for step in plan.steps)
+
+    def trained() -> dict[str, str]:
+        return {path.parent.name: path.read_text() for path in lab.prefix.glob("train-*/file")}
+
+    for text in (first.name, str(second)):
+        ran = marin_rules("run", text, *where)
+        assert ran.code == 0, ran.output
+    assert trained() == {first.name: "x", second.name: "x"}
+    again = marin_rules("run", str(first), *where, "--again")
+    assert again.code == 0, again.output
+    assert trained() == {first.name: "xx", second.name: "x"}
+    assert "3 steps: 1 to run, 1 cached, 1 not needed" in again.output
 
 
 def test_a_step_that_the_experiment_does_not_have_is_not_run(lab: Lab, marin_rules: Any) -> None:
@@ -185,16 +218,3 @@ def test_a_folder_with_another_step_inside_and_one_in_a_bucket_are_refused(
 def test_which_steps_a_text_means(text: str, names: list[str]) -> None:
     steps = [WrittenStep("train", "/p/train-aaaaaa"), WrittenStep("train/big", "/p/train/big-bbbbbb")]
     assert [step.name for step in matching(steps, text, "/p")] == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names", "patterns"),
-    [
-        ("a+b", ["a+b"], [r"^a\+b$"]),
-        ("^new", [], ["^new"]),
-        ("out/x/new-a1b2c3", [], ["^x/new$"]),
-        ("new-a1b2c3", [], ["^new$"]),
-    ],
-)
-def test_what_is_run_for_a_text(text: str, names: list[str], patterns: list[str]) -> None:
-    assert patterns_for(text, names, "out") == patterns

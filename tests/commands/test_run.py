@@ -56,14 +56,14 @@ def test_a_step_of_an_experiment_that_is_given(snakemake_words: Callable[..., li
     assert words[:2] == ["--snakefile", str(project / "Snakefile")]
     assert words[2:4] == ["--workflow-profile", str(project / "profiles" / "default")]
     assert words[4:7] == ["-n", "-j", "3"]
-    assert config_of(words) == {"experiment": "x.py", "prefix": "out", "run_only": '["data"]', "must_have": '["data"]'}
+    assert config_of(words) == {"experiment": "x.py", "prefix": "out", "only": '["data"]'}
 
 
 def test_the_experiment_of_a_step_that_ran_before(snakemake_words: Callable[..., list[str]], tmp_path: Path) -> None:
     described(tmp_path / "out", "/elsewhere/y.py", "raw/data", "stats")
     config = config_of(snakemake_words("raw/data", "--prefix", "out", "--again"))
     assert config["experiment"] == "/elsewhere/y.py"
-    assert json.loads(config["run_only"]) == json.loads(config["force"]) == ["^raw/data$"]
+    assert (json.loads(config["only"]), config["again"]) == (["raw/data"], "true")
 
 
 def test_the_working_directory_says_what_is_not_given(

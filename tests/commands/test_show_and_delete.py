@@ -11,6 +11,8 @@ import pytest
 
 from marin_rules.commands.main import main
 from marin_rules.state.status import Status
+from marin_rules.state.task_records import TaskPlace, layout_path
+from marin_rules.storage.leases.owner import Owner
 from support.small_plans import leave_tasks
 
 
@@ -85,3 +87,28 @@ def test_a_step_without_data(prefix: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["delete", "stats", "--prefix", "out", "--yes"]) == 1
     said = f"marin-rules: step stats has no data: {prefix}/stats-d4e5f6 does not exist\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_step_whose_tasks_are_at_work_without_anybody_who_has_it_as_a_whole_is_not_deleted(
+    prefix: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = prefix / "stats-d4e5f6"
+    leave_tasks(str(folder), Status.SUCCESS, Status.RUNNING)
+    worker = Owner.current()
+    lease = TaskPlace(str(folder), 1, 1).open_lease(worker)
+    assert lease.try_acquire() is None
+    assert main(["delete", "stats", "--prefix", "out", "--yes"]) == 1
+    assert f"{folder} is in use: task 1 held by {worker.worker_id}" in capsys.readouterr().err
+    lease.verify()
+    assert not (folder / ".executor_status.lock").exists()
+    lease.release()
+    assert main(["delete", "stats", "--prefix", "out", "--yes"]) == 0
+    assert not folder.exists()
+
+
+def test_a_step_that_does_not_say_how_it_is_divided_can_be_deleted(prefix: Path) -> None:
+    folder = prefix / "stats-d4e5f6"
+    leave_tasks(str(folder), Status.RUNNING)
+    Path(layout_path(str(folder))).write_text("?")
+    assert main(["delete", "stats", "--prefix", "out", "--yes"]) == 0
+    assert not folder.exists()

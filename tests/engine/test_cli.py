@@ -351,6 +351,7 @@ def test_names_do_not_depend_on_how_many_steps_there_are(step: FrozenStep) -> No
         ({"cluster": "mine", "max_concurrent": 3}, Settings(cluster="mine", max_concurrent=3)),
         ({"max_usd": 25}, Settings(max_usd=25)),
         ({"max_usd": 0.5}, Settings(max_usd=0.5)),
+        ({"only": "a-123456", "again": "true"}, Settings(only=("a-123456",), again=True)),
     ],
 )
 def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -> None:
@@ -376,6 +377,7 @@ def test_settings_that_can_be_used(config: dict[str, Any], expected: Settings) -
         ({"max_concurrent": "many"}, ["'max_concurrent'", "how many steps"]),
         ({"max_usd": -1}, ["'max_usd'", "at least 0", "US dollars"]),
         ({"max_usd": "little"}, ["'max_usd'", "US dollars"]),
+        ({"again": True}, ["'again'", "`only`"]),
     ],
 )
 def test_settings_that_cannot_be_used(config: dict[str, Any], parts: list[str]) -> None:

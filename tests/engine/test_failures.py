@@ -315,9 +315,10 @@ def test_executor_run_raises_an_exception_of_the_experiment_itself(lab: Lab, tmp
     assert json.loads((tmp_path / "messages.json").read_text()) == expected
 
 
-def test_return_values(lab: Lab) -> None:
+def test_return_values(lab: Lab, tmp_path: Path) -> None:
     file = lab.experiment(
         """
+        import os
         from marin_rules import ExecutorStep, executor_main
 
         def numbers(config):
@@ -325,6 +326,8 @@ def test_return_values(lab: Lab) -> None:
             return {"loss": numpy.float32(0.5), "best": numpy.int64(3), "worst": float("nan")}
 
         def deep(config):
+            if not os.path.exists("again"):
+                return {"loss": 1.0}
             value = []
             for _ in range(100_000):
                 value = [value]
@@ -344,11 +347,15 @@ def test_return_values(lab: Lab) -> None:
     text = (lab.folder_of("numbers") / ".artifact.json").read_text()
     assert json.loads(text, parse_constant=pytest.fail) == {"loss": 0.5, "best": 3, "worst": "NaN"}
     assert "[numbers] warning" not in result.output
-    assert lab.status_of("deep") == "SUCCESS"
-    assert "[deep] warning: the return value is not JSON" in result.output
-    assert not (lab.folder_of("deep") / ".artifact.json").exists()
     assert lab.status_of("later") == "FAILED"
     assert "the function returned a coroutine, whose body has not run" in lab.info_of("later")["run"]["error"]
+    artifact = lab.folder_of("deep") / ".artifact.json"
+    assert json.loads(artifact.read_text()) == {"loss": 1.0}
+    (tmp_path / "again").touch()
+    again = lab.snakemake(experiment=file, config={"run_only": "deep", "force": "deep"})
+    assert lab.status_of("deep") == "SUCCESS"
+    assert "[deep] warning: the return value is not JSON" in again.output
+    assert json.loads(artifact.read_text()) is None  # And not what the attempt before had returned.
 
 
 def test_a_worker_that_is_gone_is_told_as_the_reason(lab: Lab) -> None:

@@ -159,6 +159,7 @@ def test_what_a_plain_python_would_write_is_written_before_success(lab: Lab, tmp
 
 
 BAD_ENDINGS = """
+    import atexit
     import ctypes
     import os
     import sys
@@ -205,8 +206,25 @@ BAD_ENDINGS = """
     def hangs_at_the_end(path):
         threading.Thread(target=time.sleep, args=(1000,), name="uploader").start()
 
+    def keep_open(path):
+        KEPT.append(open(os.path.join(path, "data"), "w"))
+        KEPT[-1].write("lost")
+
+    def cuts_its_end_short(path):
+        keep_open(path)
+        atexit.register(os._exit, 0)
+
+    def becomes_another_program_at_the_end(path):
+        keep_open(path)
+        atexit.register(os.execvp, "true", ["true"])
+
+    def is_cut_short_by_a_thread(path):
+        threading.Thread(target=lambda: threading.main_thread().join() or os._exit(0)).start()
+        keep_open(path)
+
     functions = [child_returns_parent_raises, child_exits_parent_returns, child_raises_parent_returns,
-                 ends_without_returning, becomes_another_program, crashes, crashes_at_the_end, hangs_at_the_end]
+                 ends_without_returning, becomes_another_program, crashes, crashes_at_the_end, hangs_at_the_end,
+                 cuts_its_end_short, becomes_another_program_at_the_end, is_cut_short_by_a_thread]
 
     if __name__ == "__main__":
         executor_main(steps=[ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions])
@@ -226,6 +244,9 @@ def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(l
         "becomes_another_program": "exit code 0 before its function returned",
         "crashes": "killed by SIGSEGV",
         "crashes_at_the_end": "its function returned, but its process was killed by SIGSEGV",
+        "cuts_its_end_short": "its function returned, but its process ended with exit code 0 while it was ending",
+        "becomes_another_program_at_the_end": "ended with exit code 0 while it was ending",
+        "is_cut_short_by_a_thread": "ended with exit code 0 while it was ending",
         "hangs_at_the_end": "did not end within 3 s. It was waiting for thread uploader.",
     }
     for name, words in errors.items():
@@ -239,6 +260,47 @@ def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(l
     assert "waits for thread uploader before it ends (at most 3 s)" in log
     assert "Timeout (0:00:03)!" in log  # And then the stacks of all threads.
     assert "waits for thread uploader" in result.output
+
+
+NO_UNICODE = """
+    import os
+    from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+    NAME = os.fsdecode(b"caf\\xe9")
+
+    class Odd:
+        def __getattr__(self, name):
+            raise ValueError(f"no {NAME}")
+
+    def raises(path):
+        raise ValueError(f"cannot read {NAME}")
+
+    def returns(path):
+        return Odd()
+
+    def is_divided(path):
+        raises(path)
+
+    functions = [raises, returns]
+
+    if __name__ == "__main__":
+        steps = [ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions]
+        executor_main(steps=[*steps, ExecutorStep("divided", is_divided, THIS_OUTPUT_PATH, tasks=2)])
+"""
+
+
+def test_what_is_no_unicode_in_an_error_or_a_warning_is_told_all_the_same(lab: Lab) -> None:
+    result = lab.snakemake("--keep-going", experiment=lab.experiment(NO_UNICODE))
+    assert result.code == 1
+    assert {name: lab.status_of(name) for name in ("raises", "returns", "divided")} == {
+        "raises": "FAILED",
+        "returns": "SUCCESS",
+        "divided": "FAILED",
+    }, result.output
+    assert "[raises] FAILED: ValueError: cannot read caf\\udce9; log: " in result.output
+    assert "[returns] warning: the return value is not JSON (no caf\\udce9)" in result.output
+    assert "2 of 2 tasks failed: task 0: ValueError: cannot read caf\\udce9" in result.output
+    assert "UnicodeEncodeError" not in result.output
 
 
 UNWRITTEN = """

@@ -124,6 +124,15 @@ LOSING = """
         import time
         threading.Thread(target=lambda: (time.sleep(0.2), fill_the_disk())).start()
 
+    def loses_in_a_thread_that_it_waits_for(path):
+        import threading
+        thread = threading.Thread(target=fill_the_disk)
+        thread.start()
+        thread.join()
+
+    def loses_in_a_file_that_nobody_closes(path):
+        open("/dev/full", "w").write("data")
+
     def fill_the_disk():
         with open("/dev/full", "w") as file:
             file.write("data")

@@ -177,6 +177,7 @@ def test_a_configuration_without_an_experiment_is_refused() -> None:
         ({"must_have": ["stp1"], "force": ["^stp1$"]}, "x.py has no step 'stp1'"),
         ({"must_have": ["step1-abcdef"]}, "As the file is now, the step has another version: step1-"),
         ({"must_have": ["other"]}, "name that with --experiment FILE"),
+        ({"only": ["other"]}, "name that with --experiment FILE"),
         ({"force": ["stp1"]}, "force: 'stp1' matches no step that this run needs. Did you mean 'step1'?"),
         ({"force": ["step2"], "run_only": ["step1"]}, "force: 'step2' matches no step that this run needs"),
     ],
@@ -185,6 +186,14 @@ def test_what_is_named_must_be_there(tmp_path: Path, choices: dict[str, Any], me
     with pytest.raises(MarinRulesError) as refused:
         prepare(chain(), settings(tmp_path, **choices))
     assert message in str(refused.value)
+
+
+def test_only_what_is_named_and_what_it_needs_is_run(tmp_path: Path) -> None:
+    plan = prepare(chain(), settings(tmp_path, only=["step1"], run_only=["step2"], again=True))
+    assert [step.needed for step in plan.steps] == [True, True, False]
+    assert [step.root for step in plan.steps] == [False, True, False]
+    assert plan.forced == (1,)
+    assert prepare(chain(), settings(tmp_path, only=["step1"], force=["step0"])).forced == (0,)
 
 
 def test_warnings_of_planning_and_of_the_settings_are_kept(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from marin_rules import ExecutorStep
+from marin_rules.engine.cut import Cut, left_out
 from marin_rules.plan import make_plan
 from marin_rules.plans.freezing import freeze
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.plans.run import new_run
-from marin_rules.views.results import Cut, results
+from marin_rules.views.results import results
 from support.lab import Lab
 
 
@@ -33,7 +34,9 @@ def plan() -> FrozenPlan:
 
 def told(plan: FrozenPlan, done: Collection[str], cut: Cut) -> list[str]:
     """The lines, without paths; a rule is named like its step."""
-    text = results(plan, lambda step: step.name in done, lambda step: (step.name, f"{step.key}#{step.name}"), cut)
+    left = [step for step in plan.steps if step.name not in done]
+    without = left_out(left, lambda step: (step.name, f"{step.key}#{step.name}"), cut)
+    text = results(plan, lambda step: step.name in done, without)
     for step in plan.steps:
         text = text.replace(f"  {step.output_path}", "")
     return text.splitlines()
@@ -122,6 +125,46 @@ def test_a_run_that_leaves_steps_out_says_so(lab: Lab) -> None:
         assert f"({reason})" in result.output
         assert lab.status_of("b") is None
     assert lab.status_of("a") == "SUCCESS"
+
+
+def test_a_finished_step_that_is_left_out_of_what_is_forced_is_not_called_done(lab: Lab) -> None:
+    file = lab.experiment(
+        """
+        from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
+
+        def note(path):
+            with open(f"{path}/attempts", "a") as file:
+                file.write("x")
+
+        def first(config):
+            note(config["path"])
+
+        def second(config):
+            note(config["path"])
+
+        a = ExecutorStep("a", first, {"path": THIS_OUTPUT_PATH})
+        b = ExecutorStep("b", second, {"path": THIS_OUTPUT_PATH, "a": a})
+
+        if __name__ == "__main__":
+            executor_main(steps=[b])
+        """
+    )
+    assert lab.snakemake(experiment=file).code == 0
+    for flags, config, attempts, reason in (
+        (("--until", "first"), {"force": "^a$"}, "xx", "--until first stops before it"),
+        (("--omit-from", "first"), {"force": "^a$"}, "xx", "it depends on a, which --omit-from leaves out"),
+        (("--until", "first", "-F"), {}, "xxx", "--until first stops before it"),
+    ):
+        for more in (("-n",), ("-n", "-p"), ()):
+            result = lab.snakemake(*flags, *more, experiment=file, config=config)
+            assert result.code == 0
+            assert f"({reason})" in result.output, (flags, more)
+        assert "all done" not in result.output
+        assert "asked for, but not built:\n  b  " in result.output
+        assert (lab.folder_of("a") / "attempts").read_text() == attempts
+        assert (lab.folder_of("b") / "attempts").read_text() == "x"
+    assert "all done" in lab.snakemake(experiment=file, config={"force": "^a$"}).output
+    assert (lab.folder_of("b") / "attempts").read_text() == "xx"
 
 
 def test_a_result_that_was_deleted_during_the_run_is_not_called_done(lab: Lab) -> None:

@@ -113,6 +113,31 @@ def test_a_rank_that_fails_ends_the_others(lab: Lab, end: str, wanted: str) -> N
     lab.wait_until(lambda: not run.alive(), "the end of all that was started")
 
 
+def test_a_rank_that_is_cut_short_at_its_end_has_not_succeeded(lab: Lab) -> None:
+    file = lab.experiment(
+        """
+        import atexit, os
+        from marin_rules import *
+
+        KEPT = []
+
+        def write(path):
+            KEPT.append(open(os.path.join(path, f"data-{this_process().rank}"), "w"))
+            KEPT[-1].write("whole")
+            if this_process().rank == 1:
+                atexit.register(os._exit, 0)
+
+        step = ExecutorStep("pair", remote(write, resources=ResourceConfig(ram="300m", replicas=2)), THIS_OUTPUT_PATH)
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    result = lab.snakemake(experiment=file, env=HERE)
+    assert result.code == 1, result.output
+    assert lab.info_of("pair")["run"]["error"] == "rank 1 of 2 ended without a word"
+    assert (lab.folder_of("pair") / "data-0").read_text() == "whole"
+
+
 def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(lab: Lab, tmp_path: Path) -> None:
     file = lab.experiment(
         """
