@@ -436,7 +436,9 @@ def test_tasks_are_dealt_out_to_arrays_that_batch_takes(queue: BatchQueue) -> No
         ("UNAVAILABLE", BusyError, "currently unavailable"),
         ("DEADLINE_EXCEEDED", BusyError, "create job train-"),
         ("INTERNAL", BusyError, "create job train-"),
-        ("UNKNOWN", ClusterError, "create job train-"),
+        ("UNKNOWN", BusyError, "create job train-"),
+        ("CANCELLED", BusyError, "create job train-"),
+        ("DATA_LOSS", ClusterError, "create job train-"),
     ],
 )
 def test_what_goes_wrong_is_said_with_what_to_do(
@@ -448,7 +450,7 @@ def test_what_goes_wrong_is_said_with_what_to_do(
     assert type(raised.value) is kind
 
 
-@pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED"])
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "UNKNOWN", "CANCELLED"])
 def test_what_passes_is_tried_again(queue: BatchQueue, batch: BatchEmulator, code: str) -> None:
     batch.inject(code, times=2)
     number = queue.submit(request("true"))

@@ -213,7 +213,7 @@ def test_one_of_which_nobody_knows_whether_it_is_there_does_not_come_later(lab: 
 
 
 @pytest.mark.parametrize("method", ["ListQueuedResources", "CreateQueuedResource", "GetQueuedResource", "ListNodes"])
-@pytest.mark.parametrize("fault", ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED"])
+@pytest.mark.parametrize("fault", ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"])
 def test_a_service_that_is_busy_for_a_while_is_asked_again(lab: Lab, method: str, fault: str) -> None:
     lab.tpu.inject(fault, methods=[method], times=1)
     assert lab.obtain(lab.worker()) is not None
