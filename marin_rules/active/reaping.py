@@ -21,6 +21,8 @@ class Leftover:
     cluster: str
     what: ClusterJob | Extra
     why: str
+    goes_with_job: bool = False
+    """Whether it is beside a job that is left over, too: while that lives, its worker would have another made."""
 
     @property
     def id(self) -> str:
@@ -63,9 +65,9 @@ def leftovers(
     kept = [job for job in jobs if (job.cluster, job.id) not in ending]
     for cluster, extra in extras:
         if extra.tag is None or not (_is_awaited(extra.tag, awaited) or _live_jobs(extra.tag, cluster, kept)):
-            goes_with_job = extra.tag is not None and _live_jobs(extra.tag, cluster, jobs)
+            goes_with_job = extra.tag is not None and bool(_live_jobs(extra.tag, cluster, jobs))
             why = "it goes with the job of its step" if goes_with_job else "no job of its step is left"
-            found.append(Leftover(cluster, extra, why))
+            found.append(Leftover(cluster, extra, why, goes_with_job))
     return found
 
 

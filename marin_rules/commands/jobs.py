@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from marin_rules.active.active_step import StepAddress
@@ -12,7 +12,7 @@ from marin_rules.active.driver_stopping import stop_driver
 from marin_rules.active.driver_watch import follow_driver, printed_by_job, wait_for_driver
 from marin_rules.active.lookup import find_driver, find_run, find_steps, the_only
 from marin_rules.active.queues import Queues, name_of
-from marin_rules.active.reaping import leftovers
+from marin_rules.active.reaping import Leftover, leftovers
 from marin_rules.active.settling import Stopped
 from marin_rules.active.step_logs import Log, follow, rank_log_path, task_place
 from marin_rules.active.stopping import Stopper
@@ -182,12 +182,27 @@ def _reap(options: argparse.Namespace, queues: Queues) -> int:
     elif not options.yes:
         print("`marin-rules jobs reap --yes` ends all of them; steps that are ended this way can be run again")
     else:
-        queues.cancel([(left.cluster, left.id) for left in found if isinstance(left.what, ClusterJob)])
-        for left in found:
-            if isinstance(left.what, Extra):
-                queues.remove(left.cluster, left.what)
+        _end(found, queues)
         print(f"ended {len(found)}")
     return 0
+
+
+def _end(found: Sequence[Leftover], queues: Queues) -> None:
+    """Raises the first refusal once all the rest is ended: each thing that stays costs money."""
+    refusals: list[ClusterError] = []
+    try:
+        queues.cancel([(left.cluster, left.id) for left in found if isinstance(left.what, ClusterJob)])
+    except ClusterError as error:
+        refusals.append(error)
+    jobs_may_live = bool(refusals)
+    for left in found:
+        if isinstance(left.what, Extra) and not (jobs_may_live and left.goes_with_job):
+            try:
+                queues.remove(left.cluster, left.what)
+            except ClusterError as error:
+                refusals.append(error)
+    if refusals:
+        raise refusals[0]
 
 
 def _survey(queues: Queues) -> Survey:

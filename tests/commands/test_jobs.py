@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marin_rules.active import queues
-from marin_rules.clusters.protocol import BusyError, Cluster, Extra, JobState, JobTag
+from marin_rules.clusters.protocol import BusyError, Cluster, Extra, JobState, JobTag, RefusedError
 from marin_rules.commands.main import main
 from marin_rules.state.status import Status
 from support.active_world import ActiveWorld, dead_here, tag_of
@@ -203,6 +203,27 @@ def test_what_dead_runs_have_left_is_told_and_ended_only_if_asked(
     assert (world.cloud.cancelled, len(world.cloud.beside)) == ([], 1)
     assert main(["jobs", "reap", "--yes"]) == 0
     assert (world.cloud.cancelled, world.cloud.beside) == (["7"], [])
+
+
+def test_a_refusal_keeps_nothing_else_of_what_is_left_from_being_ended(
+    world: ActiveWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = world.run("a", "b", "c", driver=dead_here())
+    world.cloud.add("7", tag_of(dead, dead.steps[0]))
+    for step in dead.steps:
+        world.cloud.beside.append(Extra(f"z/{step.name}", "TPU slice", "ACTIVE", tag_of(dead, step)))
+    remove = world.cloud.remove
+
+    def refuse(what: object) -> None:
+        raise RefusedError(f"may not end {what}")
+
+    monkeypatch.setattr(world.cloud, "cancel", refuse)
+    monkeypatch.setattr(world.cloud, "remove", lambda one: refuse(one.id) if one.id == "z/b" else remove(one))
+    assert main(["jobs", "reap", "--yes"]) == 1
+    told = capsys.readouterr()
+    assert "may not end ['7']" in told.err
+    assert "ended" not in told.out.splitlines()[-1]
+    assert [extra.id for extra in world.cloud.beside] == ["z/a", "z/b"]
 
 
 def test_a_job_that_a_living_run_has_found_is_not_left_over(

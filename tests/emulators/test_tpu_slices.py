@@ -59,7 +59,9 @@ def test_every_host_of_a_slice_runs_the_startup_script_and_learns_who_it_is(
     lines = wait(lambda: tpu.lines("node"), lambda lines: all(len(host) == 2 for host in lines))
     assert lines == [[str(host), "1"] for host in range(16)]
     node = client.get_node(name=f"{PARENT}/nodes/node", timeout=10)
-    assert (node.state, node.queued_resource) == (tpu_v2.Node.State.READY, f"{PARENT}/queuedResources/slice")
+    assert node.state == tpu_v2.Node.State.READY
+    # With the project's number, as in Google's tutorials.
+    assert node.queued_resource == "projects/123456789012/" + PARENT.split("/", 2)[2] + "/queuedResources/slice"
     assert len({endpoint.ip_address for endpoint in node.network_endpoints}) == 16
 
 

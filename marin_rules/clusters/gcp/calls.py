@@ -72,6 +72,9 @@ class Calls:
             exceptions.GatewayTimeout,
             exceptions.InternalServerError,
             exceptions.Aborted,
+            # What becomes of a connection that is cut in the middle: whether the request was served, nobody knows.
+            exceptions.Unknown,
+            exceptions.Cancelled,
         )
         again = retry.Retry(
             predicate=retry.if_exception_type(*passing),

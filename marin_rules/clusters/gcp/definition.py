@@ -6,8 +6,8 @@ slices to have. Batch does not start a task again: whether a job is submitted on
 `clusters.policy`.
 
 The definition can be read by everybody who may look at jobs of the project. So a variable that looks like a secret, by
-its name or by a password in an address, is not written into it: the cluster's file names its place in Secret Manager,
-or leaves it out.
+its name or by its value (a password in an address, a private key), is not written into it: the cluster's file names its
+place in Secret Manager, or leaves it out.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
-    r"(ghp|gho|ghs|github_pat|glpat|hf|sk|xox[abp]|npm|pypi)[_-][A-Za-z0-9_-]{16,}|AKIA[0-9A-Z]{16}"
+    r"^(ghp|gho|ghs|github_pat|glpat|hf|sk|xox[abp]|npm|pypi)[_-][A-Za-z0-9_-]{16,}|^AKIA[0-9A-Z]{16}"
+    r"|^AIza[A-Za-z0-9_-]{35}|^ya29\.|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-"""How well-known services begin theirs."""
+"""How well-known services begin theirs; and a private key, which the file of a service account has inside."""
 
 _FILES_HERE = frozenset(("GOOGLE_APPLICATION_CREDENTIALS",))
 """Variables that name a file of the driver's machine. A machine of Google Cloud has its service account instead."""
@@ -219,7 +220,9 @@ def _shared_out(request: JobRequest, site: GcpSite) -> tuple[dict[str, str], dic
         elif name in _FILES_HERE:
             if not value:
                 plain[full_name] = value
-        elif (_SECRET_NAME.search(name) and value) or _SECRET_VALUE.match(value) or without_credentials(value) != value:
+        elif (
+            (_SECRET_NAME.search(name) and value) or _SECRET_VALUE.search(value) or without_credentials(value) != value
+        ):
             raise RefusedError(
                 f"the variable {name} looks like a secret, and everybody who sees jobs of {site.project} could read it:"
                 f" store it in Secret Manager and write its place into the file of cluster {site.name}, as in"

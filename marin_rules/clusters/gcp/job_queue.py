@@ -252,24 +252,34 @@ class BatchQueue:
     # --- ending
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """One that is refused does not keep the others from being cancelled: each that goes on costs money."""
+        asked = set(ids)
+        refusals = []
+        for job in dict.fromkeys(_job_of(number) for number in ids):
+            try:
+                self._cancel(job, asked)
+            except RefusedError as error:
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
+
+    def _cancel(self, job: str, asked: set[str]) -> None:
         from google.cloud import batch_v1
 
-        asked = set(ids)
-        for job in dict.fromkeys(_job_of(number) for number in ids):
-            answer = self._find(job)
-            if answer is None or has_ended(answer):
-                continue
-            if job not in asked:
-                self._check_all_asked_for(answer, asked)
-            request = batch_v1.CancelJobRequest(name=answer.name, request_id=str(uuid.uuid4()))
-            try:
-                self._call(f"cancel job {job}", self._client.cancel_job, request)
-            except NotFoundError:
-                continue
-            except RefusedError:
-                again = self._get(answer.name)
-                if again is not None and not has_ended(again):  # It has ended meanwhile, or it was refused indeed.
-                    raise
+        answer = self._find(job)
+        if answer is None or has_ended(answer):
+            return
+        if job not in asked:
+            self._check_all_asked_for(answer, asked)
+        request = batch_v1.CancelJobRequest(name=answer.name, request_id=str(uuid.uuid4()))
+        try:
+            self._call(f"cancel job {job}", self._client.cancel_job, request)
+        except NotFoundError:
+            return
+        except RefusedError:
+            again = self._get(answer.name)
+            if again is not None and not has_ended(again):  # It has ended meanwhile, or it was refused indeed.
+                raise
 
     def _check_all_asked_for(self, job: Any, asked: set[str]) -> None:
         left = [element.id for element in self._read_one(job).values() if element.is_live and element.id not in asked]

@@ -140,7 +140,9 @@ class Slices:
             return word
         request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_size=_PAGE)
         pages = self._call.pages(f"look at the nodes of TPU slice {slice_id}", self._client.list_nodes, request)
-        nodes = [node.state.name for page in pages for node in page.nodes if node.queued_resource == name]
+        all_nodes = [node for page in pages for node in page.nodes]
+        # By the id alone: there, Google may write the project's number in place of its name.
+        nodes = [node.state.name for node in all_nodes if node.queued_resource.rpartition("/")[2] == slice_id]
         return judge_slice(state, error, nodes)
 
     def delete(self, zone: str, slice_id: str) -> None:

@@ -191,6 +191,21 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     define(replace(REQUEST, variables={"HTTPS_PROXY": "http://proxy:3128"}))
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "hf_abcdefghijklmnopqrst",
+        "AIza" + "x" * 35,
+        "ya29.a0AfB",
+        '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}',
+    ],
+)
+def test_what_looks_like_a_secret_by_its_value_is_refused_and_not_repeated(value: str) -> None:
+    with pytest.raises(RefusedError, match="ACCOUNT looks like a secret") as refused:
+        define(replace(REQUEST, variables={"ACCOUNT": value}))
+    assert value not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "MARIN_PREFIX", "UV_INDEX", "GOOGLE_CLOUD_PROJECT"])
 def test_other_variables_are_passed_on(name: str) -> None:
     assert environment(define(replace(REQUEST, variables={name: "x"})))["variables"][name] == "x"

@@ -342,6 +342,18 @@ def test_a_job_that_ends_in_the_moment_of_its_cancellation_is_no_error(queue: Ba
     assert ended(queue, number)[number].state is JobState.CANCELLED
 
 
+def test_a_job_that_cannot_be_cancelled_does_not_keep_the_others_running(
+    queue: BatchQueue, batch: BatchEmulator
+) -> None:
+    numbers = [queue.submit(request("sleep 60", tag=replace(TAG, step=f"train-{step}"))) for step in range(2)]
+    running(batch, 2)
+    batch.inject("PERMISSION_DENIED", methods=["CancelJob"], times=1)
+    with pytest.raises(RefusedError, match=f"could not cancel job {numbers[0]}: "):
+        queue.cancel(numbers)
+    assert ended(queue, numbers[1])[numbers[1]].state is JobState.CANCELLED
+    assert queue.look(numbers)[numbers[0]].state is JobState.RUNNING
+
+
 def test_another_process_can_cancel(open_queue: Callable[..., BatchQueue], batch: BatchEmulator) -> None:
     number = open_queue().submit(request("sleep 60", resources={"gcp_region": "us-east1"}))
     running(batch)
@@ -424,7 +436,9 @@ def test_tasks_are_dealt_out_to_arrays_that_batch_takes(queue: BatchQueue) -> No
         ("UNAVAILABLE", BusyError, "currently unavailable"),
         ("DEADLINE_EXCEEDED", BusyError, "create job train-"),
         ("INTERNAL", BusyError, "create job train-"),
-        ("UNKNOWN", ClusterError, "create job train-"),
+        ("UNKNOWN", BusyError, "create job train-"),
+        ("CANCELLED", BusyError, "create job train-"),
+        ("DATA_LOSS", ClusterError, "create job train-"),
     ],
 )
 def test_what_goes_wrong_is_said_with_what_to_do(
@@ -436,7 +450,7 @@ def test_what_goes_wrong_is_said_with_what_to_do(
     assert type(raised.value) is kind
 
 
-@pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED"])
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "UNKNOWN", "CANCELLED"])
 def test_what_passes_is_tried_again(queue: BatchQueue, batch: BatchEmulator, code: str) -> None:
     batch.inject(code, times=2)
     number = queue.submit(request("true"))

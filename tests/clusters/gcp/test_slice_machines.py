@@ -21,9 +21,11 @@ from marin_rules.clusters.gcp.offers import EARLY_SECONDS, Offer
 from marin_rules.clusters.gcp.slice_host import read_tpu_env, slice_number_in
 from marin_rules.clusters.gcp.slice_machines import SliceMachines, SlicePlan, ZoneMemory
 from marin_rules.clusters.gcp.slice_notice import SliceNotice
+from marin_rules.clusters.gcp.slice_states import SliceState
 from marin_rules.clusters.gcp.slices import SliceRequest, Slices
 from marin_rules.storage.objects.open import open_objects
 from support.emulators.gcs.emulator import GcsEmulator
+from support.emulators.tpu.clients import tpu_client
 from support.emulators.tpu.emulator import TpuEmulator
 from support.emulators.waiting import wait
 
@@ -200,6 +202,14 @@ def test_ways_to_have_a_slice(lab: Lab, offer: Offer, expected: dict[str, Any], 
     assert made["serviceAccount"]["email"] == "jobs@emulated.iam.gserviceaccount.com"
 
 
+def test_a_slice_is_ready_though_its_nodes_know_the_project_by_its_number(lab: Lab) -> None:
+    slices = lab.slices()
+    slices.create(SliceRequest("train-1", CENTRAL, 1, "exec sleep 60"))
+    wait(lambda: slices.look(CENTRAL.zone, "train-1").state, lambda state: state is SliceState.READY)
+    (node,) = tpu_client(lab.tpu).list_nodes(parent="projects/emulated/locations/us-central1-a")
+    assert node.queued_resource == "projects/123456789012/locations/us-central1-a/queuedResources/train-1"
+
+
 def test_an_answer_that_is_lost_makes_no_second_slice(lab: Lab) -> None:
     lab.tpu.inject("lost", methods=["CreateQueuedResource"], times=2)
     assert lab.obtain(lab.worker()) is not None
@@ -213,7 +223,7 @@ def test_one_of_which_nobody_knows_whether_it_is_there_does_not_come_later(lab: 
 
 
 @pytest.mark.parametrize("method", ["ListQueuedResources", "CreateQueuedResource", "GetQueuedResource", "ListNodes"])
-@pytest.mark.parametrize("fault", ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED"])
+@pytest.mark.parametrize("fault", ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"])
 def test_a_service_that_is_busy_for_a_while_is_asked_again(lab: Lab, method: str, fault: str) -> None:
     lab.tpu.inject(fault, methods=[method], times=1)
     assert lab.obtain(lab.worker()) is not None

@@ -27,6 +27,7 @@ NodeState: Any = tpu_v2.Node.State
 _addresses = itertools.count(1)
 
 _IMAGE = Path(__file__).with_name("host_image")
+_PROJECT_NUMBER = "123456789012"
 """Programs that hosts have, beside those of this machine."""
 
 
@@ -123,7 +124,7 @@ class Slice:
         hosts = [
             Host(folder / f"host{host}-{number}", zone, f"127.1.{number % 250 + 1}.{host + 1}") for host in range(count)
         ]
-        node.queued_resource = self.message.name
+        node.queued_resource = _with_project_number(self.message.name)
         node.network_endpoints = [tpu_v2.NetworkEndpoint(ip_address=host.address, port=8470) for host in hosts]
         node.state = NodeState.READY
         self.nodes[node.name], self.hosts[node.name] = node, hosts
@@ -189,6 +190,11 @@ class Slice:
 
     def _set(self, state: Any) -> None:
         self.message.state.state = state
+
+
+def _with_project_number(name: str) -> str:
+    """As nodes name their queued resource, whatever the project was called in the request."""
+    return f"projects/{_PROJECT_NUMBER}/locations/{name.partition('/locations/')[2]}"
 
 
 def _node_ids(spec: Any, resource: str) -> list[str]:
