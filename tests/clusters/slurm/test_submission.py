@@ -3,6 +3,7 @@ said while they wait there; and whose they are."""
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,3 +209,23 @@ def test_jobs_of_others_with_odd_comments_hold_up_neither_submission_nor_watch(
     result = run.wait(120)
     assert result.code == 0, result.output
     assert "slurm does not answer" not in result.output
+
+
+def test_variables_that_narrow_down_what_slurms_commands_see_hide_no_jobs(
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, lab: Lab
+) -> None:
+    """People set them for their own lists, and forget them. The job is in the partition `cpu`."""
+    env = {"SQUEUE_PARTITION": "gpu", "SQUEUE_NAMES": "mine", "SCANCEL_PARTITION": "gpu", "SINFO_PARTITION": "spare"}
+    file = steps(a="slow")
+    killed = start_on_slurm("--retries", "0", experiment=file, env=env)
+    killed.wait_for(lambda: list(lab.prefix.glob("a-*/begun")), "the step to begin")
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.process.wait()
+    (job,) = slurm.jobs()
+    assert job.partition == "cpu"
+    run = start_on_slurm("--retries", "0", experiment=file, env=env)
+    run.wait_for(lambda: "  a: " in run.output, "what the second driver does about the step")
+    assert f"found  a: slurm job {job.id} of " in run.output
+    run.interrupt()
+    assert f"cancelled slurm jobs {job.id}" in run.wait().output
+    slurm.wait_for_state(job.id, "CANCELLED", "FAILED")
