@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from marin_rules.clusters.protocol import BusyError, ClusterError, RefusedError
+from marin_rules.clusters.protocol import BusyError, ClusterError, FullError, RefusedError
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.parentage import ending_with_us
 
@@ -65,7 +65,12 @@ def run_command(
     return _text(answer.stdout)
 
 
-_ERRORS = {Refusal.PASSING: BusyError, Refusal.UNKNOWN: ClusterError, Refusal.LASTING: RefusedError}
+_ERRORS = {
+    Refusal.PASSING: BusyError,
+    Refusal.FULL: FullError,
+    Refusal.UNKNOWN: ClusterError,
+    Refusal.LASTING: RefusedError,
+}
 
 
 def own_environment() -> dict[str, str]:

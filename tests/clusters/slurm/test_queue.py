@@ -199,7 +199,7 @@ def test_what_slurm_prints_need_not_be_text(extra: bytes, tmp_path: Path) -> Non
         (
             "AssocMaxSubmitJobLimit; Batch job submission failed: Job violates accounting/QOS policy"
             " (job submit limit, user's size and/or time limits)",
-            Refusal.PASSING,
+            Refusal.FULL,
         ),
         (
             "QOSMaxCpuPerJobLimit; Batch job submission failed: Job violates accounting/QOS policy"

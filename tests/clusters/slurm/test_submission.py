@@ -123,6 +123,41 @@ def test_refusals_that_may_pass_are_tried_again_for_a_while_and_those_that_stay_
     assert len([call for call in slurm.calls("sbatch") if "--job-name=astray" in call]) == 1
 
 
+def test_steps_that_slurm_has_no_room_for_hold_up_no_others(
+    lab: Lab,
+    start_on_slurm: Callable[..., Running],
+    slurm: SlurmCluster,
+    in_front_of: Callable[[str, str], dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    """As many arrays as there are threads that submit are larger than what Slurm takes from a user."""
+    refuse = 'echo "sbatch: error: AssocMaxSubmitJobLimit" >&2; exit 1'
+    env = in_front_of("sbatch", f'case "$*" in *job-name=large*) [ -e {tmp_path}/room ] || {{ {refuse}; }} ;; esac')
+    file = lab.experiment(
+        """
+        from marin_rules import *
+
+        def quick(config):
+            pass
+
+        resources = ResourceConfig(ram="300m")
+        large = [ExecutorStep(f"large{i}", remote(quick, tasks=2, resources=resources), {}) for i in range(2)]
+        first = ExecutorStep("first", remote(quick, resources=resources), {})
+        then = ExecutorStep("then", remote(quick, resources=resources), {"first": first})
+        if __name__ == "__main__":
+            executor_main(steps=[*large, then])
+        """
+    )
+    run = start_on_slurm("--retries", "0", experiment=file, env=env)
+    run.wait_for(lambda: "done   then" in run.output, "the end of the last step that there is room for")
+    assert {job.name for job in slurm.jobs()} == {"first", "then"}
+    (tmp_path / "room").touch()
+    result = run.wait(120)
+    assert result.code == 0, result.output
+    assert result.output.count("wait   large0: sbatch failed: sbatch: error: AssocMaxSubmitJobLimit") == 1
+    assert len(slurm.jobs()) == 6
+
+
 def test_patience_with_refusals_ends() -> None:
     refusals = Refusals.after(None, 100.0, 300.0)
     assert refusals == Refusals(100.0, 1, 101.0)
