@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marin_rules.clusters.protocol import JOB, ClusterError, JobRequest
@@ -79,8 +79,11 @@ def sbatch_words(request: JobRequest) -> list[str]:
         words.append(f"--array={indices_text(request.elements)}{throttle}")
     if request.warning_seconds is not None:  # To the process of the script alone, which knows what to do about it.
         words.append(f"--signal=B:USR1@{request.warning_seconds}")
+    comments, extra = _comments_in(shlex.split(resources.get("slurm_extra") or ""))
     if request.tag is not None:
-        words.append(f"--comment={request.tag}")
+        comments.insert(0, str(request.tag))  # Without it nobody would find the job, and it would be submitted again.
+    if comments:
+        words.append(f"--comment={' '.join(comments)}")
     left_out = ("mem_mb",) if resources.get("mem_mb_per_cpu") else ()
     words += [
         f"{option}={resources[name]}"
@@ -92,7 +95,21 @@ def sbatch_words(request: JobRequest) -> list[str]:
         words.append(f"--gpus-per-node={f'{model}:' if model else ''}{resources['gpu']}")
     if request.excluded_nodes:
         words.append(f"--exclude={','.join(request.excluded_nodes)}")
-    return [*words, *shlex.split(resources.get("slurm_extra") or "")]
+    return [*words, *extra]
+
+
+def _comments_in(options: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What options of sbatch have to say as a comment, and the other options. Of two comments sbatch takes the last."""
+    comments: list[str] = []
+    others: list[str] = []
+    words = iter(options)
+    for word in words:
+        option, has_value, value = word.partition("=")
+        if option == "--comment":
+            comments = [value if has_value else next(words, "")]
+        else:
+            others.append(word)
+    return comments, others
 
 
 def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:

@@ -246,6 +246,22 @@ def test_jobs_of_others_with_odd_comments_hold_up_neither_submission_nor_watch(
     assert "slurm does not answer" not in result.output
 
 
+def test_a_job_with_a_comment_of_the_users_own_is_found_again(
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster
+) -> None:
+    file = steps(a="slow")
+    own = ["--set-resources", "slow:slurm_extra='--hold --comment \"of the lab\" --nice=5'"]
+    killed = start_on_slurm(*own, experiment=file)
+    killed.wait_for(lambda: "waits  a: " in killed.output, "the job in the queue")
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.process.wait()
+    run = start_on_slurm(*own, experiment=file)
+    run.wait_for(lambda: "  a: slurm job " in run.output, "what the second driver does about the step")
+    (job,) = slurm.jobs()
+    assert f"found  a: slurm job {job.id} of " in run.output
+    assert re.fullmatch(r"marin-rules:\S+ of the lab", job.comment)
+
+
 def test_variables_that_narrow_down_what_slurms_commands_see_hide_no_jobs(
     steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, lab: Lab
 ) -> None:
