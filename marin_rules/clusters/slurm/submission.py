@@ -39,6 +39,10 @@ _SUBMISSION_SECONDS = 60.0
 _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 """Variables that tell Slurm's commands which cluster is meant."""
 
+_NOT_FOR_STEPS = ("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_WAIT")
+"""Settings of sbatch's that we leave out: with them a job would be several, or print its errors where nobody looks for
+them, or its number would not be known before its end."""
+
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Of a job that is given none: Slurm's daemons add none of their own."""
 
@@ -118,7 +122,11 @@ def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) ->
     That is how a job gets values: the one way that shows them to nobody. With `--export=NONE` it would get none, and
     Slurm would start a login shell on the node in search of others, for seconds before each job.
     """
-    settings = {name: ours[name] for name in ours if name.startswith("SBATCH_") or name in _SETTINGS}
+    settings = {
+        name: ours[name]
+        for name in ours
+        if name in _SETTINGS or (name.startswith("SBATCH_") and name not in _NOT_FOR_STEPS)
+    }
     return {"PATH": _PATH, **settings, **variables}
 
 

@@ -280,3 +280,18 @@ def test_variables_that_narrow_down_what_slurms_commands_see_hide_no_jobs(
     run.interrupt()
     assert f"cancelled slurm jobs {job.id}" in run.wait().output
     slurm.wait_for_state(job.id, "CANCELLED", "FAILED")
+
+
+def test_settings_of_sbatch_make_neither_several_jobs_of_one_nor_another_log(
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    errors = tmp_path / "errors"
+    env = {"SBATCH_ARRAY_INX": "0-1", "SBATCH_ERROR": str(errors), "SBATCH_WAIT": "1", "SBATCH_PARTITION": "spare"}
+    run = start_on_slurm(
+        "--retries", "0", "--set-resources", "quick:slurm_partition=", experiment=steps(a="quick"), env=env
+    )
+    result = run.wait(120)
+    assert result.code == 0, result.output
+    (job,) = slurm.jobs()
+    assert (job.id.isdecimal(), job.partition) == (True, "spare")
+    assert not errors.exists()
