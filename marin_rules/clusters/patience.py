@@ -32,3 +32,9 @@ class Refusals:
         since, count = (now, 1) if before is None else (before.since, before.count + 1)
         not_before = now + pause_seconds(count)
         return None if not_before - since > patience else cls(since, count, not_before)
+
+    @classmethod
+    def without_end(cls, before: Refusals | None, now: float) -> Refusals:
+        """One refusal more that costs no patience."""
+        count = 1 if before is None else before.count + 1
+        return cls(now, count, now + pause_seconds(count))

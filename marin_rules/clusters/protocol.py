@@ -38,6 +38,10 @@ class BusyError(ClusterError):
     """There was no answer, or a request to come back later. What was asked for may have happened all the same."""
 
 
+class FullError(BusyError):
+    """It has as many jobs as it takes now: this one was not taken. Others may be, elsewhere on the cluster."""
+
+
 class RefusedError(ClusterError):
     """The request itself is wrong: it will be refused again in the same words."""
 

@@ -23,9 +23,12 @@ class Notices:
             self.tell(text)
 
     def tell_why_it_waits(self, name: str, job: ClusterJob, advice: str | None) -> None:
-        """Say once of a job that may wait for ever why it does; what to do about it, for the first such job only."""
-        if advice is not None and self._is_new(f"job {job.id}"):
-            is_new = self._is_new(f"reason {job.reason.split(',')[0]}")
+        """Say once of a job that may wait for ever why it does, of an array for each reason the first element that has
+        it; what to do about it, for the first such job only."""
+        reason = job.reason.split(",")[0]
+        which = job.id if job.array is None else f"{job.array} {reason}"
+        if advice is not None and self._is_new(f"job {which}"):
+            is_new = self._is_new(f"reason {reason}")
             self.tell(f"waits  {name}: {job.cluster} job {job.id} has {job.reason}{f': {advice}' if is_new else ''}")
 
     def forget_wait(self, job: ClusterJob) -> None:

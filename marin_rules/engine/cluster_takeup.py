@@ -20,6 +20,7 @@ from marin_rules.clusters.protocol import (
     BusyError,
     ClusterError,
     ClusterJob,
+    FullError,
     JobQueue,
     JobRequest,
     JobState,
@@ -99,6 +100,8 @@ class TakeUp:
         while not self._ours.closed.is_set():
             try:
                 return self._try(job, track)
+            except FullError as error:
+                return self._wait_for_room(error, job, track)
             except BusyError as error:
                 # A submission that got no answer may have been made: the next look at the queue finds it.
                 self._notices.tell(f"wait   {track.name}: {error}; will try again")
@@ -255,6 +258,14 @@ class TakeUp:
             raise ClusterError(f"{error}; tried again for {patience:g} s") from error
         track.refusals, track.not_before = refusals, refusals.not_before
         self._notices.tell_once(f"wait   {track.name}: {error}; will try again for {patience:g} s")
+        return _unsubmitted(job)
+
+    def _wait_for_room(self, error: FullError, job: Any, track: Track) -> SubmittedJobInfo:
+        """Try again in a while, for as long as it takes. Not in this thread: there may be room for other jobs."""
+        track.may_be_queued = False
+        track.refusals = Refusals.without_end(track.refusals, self._clock.now())
+        track.not_before = track.refusals.not_before
+        self._notices.tell_once(f"wait   {track.name}: {error}; will try again")
         return _unsubmitted(job)
 
     def _info(self, job: Any, track: Track, number: str) -> SubmittedJobInfo:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 
 from marin_rules.clusters.policy import Absence
-from marin_rules.clusters.protocol import ClusterJob, JobQueue
+from marin_rules.clusters.protocol import ClusterJob, JobQueue, JobState
 from marin_rules.driver.launch import Launcher
 from marin_rules.storage.files import read_part
 from marin_rules.urls import is_url
@@ -31,6 +31,8 @@ class JobOutput:
 
     def explain(self, job: ClusterJob | Absence, log: str | None) -> str:
         """The rest of the sentence that tells of a job's end; `log` is the file that it was to print to, if known."""
+        if isinstance(job, ClusterJob) and job.state is JobState.CANCELLED and not job.nodes and not job.restarts:
+            return ""  # It never began.
         if self._launcher.shared and log is not None and not is_url(log):
             return _last_words(log)
         if isinstance(job, Absence):

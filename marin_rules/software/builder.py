@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from marin_rules.settings.ownership import Circle
 from marin_rules.software.build import EnvironmentBuildError, environment_path, find_python
-from marin_rules.software.environment import Environment
+from marin_rules.software.environment import FOLDER_VARIABLE, Environment
 from marin_rules.software.manifest import Manifest, manifest_path, write_manifest
 from marin_rules.software.uv import UvError, careful_umask, run_uv
 from marin_rules.storage.files import write_atomic
@@ -37,6 +37,11 @@ from marin_rules.units import timestamp
 
 _WAIT_SECONDS = (0.05, 2.0)
 """First and longest pause between two looks at an environment that somebody else makes."""
+
+_NO_PLACE = re.compile(
+    "|".join(rf"\(os error {code}\)" for code in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EROFS, errno.EDQUOT))
+)
+"""What uv says of a disk that is full, or not to be written to: whatever the requirements are."""
 
 _RELEASE_SECONDS = 10.0
 """How long a lease that nobody needs any more is worth the wait for its store."""
@@ -173,6 +178,11 @@ class Builder:
             advice = (
                 "This machine does not reach the index of packages: name one that it reaches in UV_DEFAULT_INDEX, or"
                 f" run once on a machine that does and shares {self._folder}."
+            )
+        elif _NO_PLACE.search(said):
+            advice = (
+                f"uv cannot write there: make room, or name a folder with room in {FOLDER_VARIABLE} for environments"
+                " and in UV_CACHE_DIR for uv's own files."
             )
         elif self._environment.lock is not None:
             advice = (

@@ -1,7 +1,8 @@
 """uv, the program that makes environments: where it is, and how it is run.
 
 It runs with the machine's settings (its own, else pip's) and never with those of some `pyproject.toml` above the
-working directory, since an environment is named by its requirements alone. It dies with the process that started it.
+working directory, nor with variables that replace a requirement or add a package, since an environment is named by its
+requirements alone. It dies with the process that started it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CHECK_SECONDS = 0.5
 _LONGEST_MESSAGE = 60
 """How many lines of uv's are shown: the first tell what failed, the last have its hints."""
 
-_NOT_FOR_UV = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME")
+_NOT_FOR_UV = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_OVERRIDE", "UV_VENV_SEED")
 _OWN_PREFIX = "MARIN_RULES_"
 """Begins the variables that steer a run; among them are the secrets of steps."""
 

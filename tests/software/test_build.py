@@ -129,6 +129,16 @@ def test_an_index_out_of_reach_is_named_as_such_without_its_password(
 
 
 @pytest.mark.processes
+def test_a_place_where_uv_cannot_write_is_no_fault_of_the_requirements(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", "/sys/no-place")  # Where not even root can make a folder.
+    with pytest.raises(EnvironmentBuildError, match="uv cannot write there") as failure:
+        ensure_environment(Environment.here(["six"]), str(folder), silent)
+    assert "Correct the groups" not in str(failure.value)
+
+
+@pytest.mark.processes
 def test_credentials_that_uv_prints_are_not_passed_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     # A wrong name: uv sees that before it asks anybody, and shows the whole URL.

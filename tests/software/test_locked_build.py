@@ -84,6 +84,21 @@ def test_what_is_installed_is_what_the_lock_says_and_is_recorded(shelf: Path, fo
     assert said[0] == f"environment {environment.name}: building (2 requirements)"
 
 
+def test_no_variable_of_uvs_puts_anything_else_there(
+    shelf: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = locked(tmp_path, make_wheel(shelf, "tinyone", "1.0"))
+    make_wheel(shelf, "pip", "99.0")
+    overrides = tmp_path / "overrides.txt"
+    overrides.write_text(make_wheel(shelf, "tinyone", "2.0"))
+    monkeypatch.setenv("UV_OVERRIDE", str(overrides))
+    monkeypatch.setenv("UV_VENV_SEED", "1")
+    build(environment, folder)
+    manifest = read_manifest(environment_path(environment, str(folder)))
+    assert manifest is not None
+    assert manifest.packages == {"tinyone": "1.0"}
+
+
 def test_another_file_than_the_one_that_was_hashed_is_refused(shelf: Path, folder: Path, tmp_path: Path) -> None:
     line = make_wheel(shelf, "tinyone", "1.0")
     make_wheel(shelf, "tinyone", "1.0", needs="tinyevil")

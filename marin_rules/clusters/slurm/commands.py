@@ -1,6 +1,9 @@
 """Runs Slurm's own commands: with a time limit, and with an error that says what to do when they fail.
 
 A controller that restarts, or that is busy, fails or hangs for a while. Whoever calls decides whether to try again.
+
+What people have set for their own lists (`SQUEUE_PARTITION`, `SCANCEL_STATE`) is kept from the commands: jobs that one
+of these variables hides would be taken for lost, and those that it protects for cancelled.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from marin_rules.clusters.protocol import BusyError, ClusterError, RefusedError
+from marin_rules.clusters.protocol import BusyError, ClusterError, FullError, RefusedError
 from marin_rules.clusters.slurm.refusals import Refusal, kind_of
 from marin_rules.parentage import ending_with_us
 
 TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
+
+_FOR_PEOPLE = ("SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_")
+"""Begin variables that choose what a command is about, and how it says so."""
 
 
 def has_slurm() -> bool:
@@ -45,7 +51,7 @@ def run_command(
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
             timeout=timeout,
-            env=None if environment is None else dict(environment),
+            env=own_environment() if environment is None else dict(environment),
             # Ctrl-C in a terminal is for the driver, which decides what is to be ended, and how.
             start_new_session=True,
         )
@@ -59,7 +65,17 @@ def run_command(
     return _text(answer.stdout)
 
 
-_ERRORS = {Refusal.PASSING: BusyError, Refusal.UNKNOWN: ClusterError, Refusal.LASTING: RefusedError}
+_ERRORS = {
+    Refusal.PASSING: BusyError,
+    Refusal.FULL: FullError,
+    Refusal.UNKNOWN: ClusterError,
+    Refusal.LASTING: RefusedError,
+}
+
+
+def own_environment() -> dict[str, str]:
+    """This process's variables, without those that would have a command leave out some jobs."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_FOR_PEOPLE)}
 
 
 def _text(data: bytes) -> str:

@@ -20,6 +20,7 @@ from marin_rules.clusters.protocol import (
     ClusterError,
     ClusterJob,
     Extra,
+    FullError,
     JobRequest,
     JobState,
     RefusedError,
@@ -58,7 +59,12 @@ _WRONG_REQUESTS = (
 )
 """Errors of the library about options that it does not know: they will be refused again."""
 
-_ERRORS = {Refusal.PASSING: BusyError, Refusal.UNKNOWN: ClusterError, Refusal.LASTING: RefusedError}
+_ERRORS = {
+    Refusal.PASSING: BusyError,
+    Refusal.FULL: FullError,
+    Refusal.UNKNOWN: ClusterError,
+    Refusal.LASTING: RefusedError,
+}
 
 
 class DrmaaQueue:

@@ -7,7 +7,6 @@ that are.
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from marin_rules.clusters.protocol import JOB, ClusterError, ClusterJob, Extra, JobRequest, RefusedError, element_id
 from marin_rules.clusters.slurm import array_indices
-from marin_rules.clusters.slurm.commands import run_command, user_name
+from marin_rules.clusters.slurm.commands import own_environment, run_command, user_name
 from marin_rules.clusters.slurm.configuration import Limits, read_configuration
 from marin_rules.clusters.slurm.listing import (
     NAME,
@@ -116,7 +115,7 @@ def _forgotten(ids: Sequence[str]) -> Mapping[str, ClusterJob]:
 
 
 def _ask(*words: str) -> str:
-    return run_command(*words, timeout=_QUERY_SECONDS, environment={**os.environ, **WHOLE_LISTS})
+    return run_command(*words, timeout=_QUERY_SECONDS, environment=own_environment() | WHOLE_LISTS)
 
 
 def _in_few_words(ids: Iterable[str]) -> list[str]:

@@ -54,7 +54,7 @@ def _from_squeue(record: str) -> Iterator[ClusterJob]:
     if len(values) <= len(_COLUMNS) or not values[0].isdecimal():
         return
     number, indices, word, reason, nodes, elapsed, restarts, status, comment = values
-    tag = JobTag.parse(comment)
+    tag = JobTag.parse(comment.partition(" ")[0])  # A comment of the user's own may follow.
     count = int(restarts) if restarts.isdecimal() else 0
     facts = _facts(word, reason, nodes, elapsed, status)
     for id, element in _parts(number, indices, in_full=tag is not None):

@@ -1,8 +1,9 @@
 """What an error of Slurm's commands says about another try: pure, by Slurm's own words.
 
-Three kinds. Slurm is busy, restarts, or has as many of the user's jobs as it takes: it passes, however long it takes.
-The request itself is wrong: the same words will be refused tomorrow. Anything else (a clock that is off, a full spool,
-an error of a site's own filter) may be either; it is worth another try for some time, and then a person must see it.
+Four kinds. Slurm is busy or restarts, and may have done what it was asked for; or it has as many of the user's jobs as
+it takes, and has not: both pass, however long it takes. The request itself is wrong: the same words will be refused
+tomorrow. Anything else (a clock that is off, a full spool, an error of a site's own filter) may be either; it is worth
+another try for some time, and then a person must see it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ class Refusal(Enum):
     """Whether the same command may do better later."""
 
     PASSING = auto()
+    FULL = auto()
     UNKNOWN = auto()
     LASTING = auto()
 
@@ -30,9 +32,11 @@ _PASSING = (
     "temporarily unavailable",
     "temporarily unable",
     "in standby mode",
-    "submitjob",
     "slurm_load_jobs error",
 )
+
+_FULL = "submitjob"
+"""In the names of all limits on the number of jobs: `AssocMaxSubmitJobLimit`, `QOSGrpSubmitJobsLimit`."""
 
 _LASTING = (
     "invalid partition",
@@ -75,4 +79,6 @@ def kind_of(message: str) -> Refusal:
     text = message.lower()
     if any(sign in text for sign in _PASSING):
         return Refusal.PASSING
+    if _FULL in text:
+        return Refusal.FULL
     return Refusal.LASTING if any(sign in text for sign in _LASTING) else Refusal.UNKNOWN

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from marin_rules.clusters.protocol import JOB, ClusterError, JobRequest
@@ -38,6 +38,10 @@ _SUBMISSION_SECONDS = 60.0
 
 _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 """Variables that tell Slurm's commands which cluster is meant."""
+
+_NOT_FOR_STEPS = ("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_WAIT")
+"""Settings of sbatch's that we leave out: with them a job would be several, or print its errors where nobody looks for
+them, or its number would not be known before its end."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Of a job that is given none: Slurm's daemons add none of their own."""
@@ -79,8 +83,11 @@ def sbatch_words(request: JobRequest) -> list[str]:
         words.append(f"--array={indices_text(request.elements)}{throttle}")
     if request.warning_seconds is not None:  # To the process of the script alone, which knows what to do about it.
         words.append(f"--signal=B:USR1@{request.warning_seconds}")
+    comments, extra = _comments_in(shlex.split(resources.get("slurm_extra") or ""))
     if request.tag is not None:
-        words.append(f"--comment={request.tag}")
+        comments.insert(0, str(request.tag))  # Without it nobody would find the job, and it would be submitted again.
+    if comments:
+        words.append(f"--comment={' '.join(comments)}")
     left_out = ("mem_mb",) if resources.get("mem_mb_per_cpu") else ()
     words += [
         f"{option}={resources[name]}"
@@ -92,7 +99,21 @@ def sbatch_words(request: JobRequest) -> list[str]:
         words.append(f"--gpus-per-node={f'{model}:' if model else ''}{resources['gpu']}")
     if request.excluded_nodes:
         words.append(f"--exclude={','.join(request.excluded_nodes)}")
-    return [*words, *shlex.split(resources.get("slurm_extra") or "")]
+    return [*words, *extra]
+
+
+def _comments_in(options: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What options of sbatch have to say as a comment, and the other options. Of two comments sbatch takes the last."""
+    comments: list[str] = []
+    others: list[str] = []
+    words = iter(options)
+    for word in words:
+        option, has_value, value = word.partition("=")
+        if option == "--comment":
+            comments = [value if has_value else next(words, "")]
+        else:
+            others.append(word)
+    return comments, others
 
 
 def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
@@ -101,7 +122,11 @@ def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) ->
     That is how a job gets values: the one way that shows them to nobody. With `--export=NONE` it would get none, and
     Slurm would start a login shell on the node in search of others, for seconds before each job.
     """
-    settings = {name: ours[name] for name in ours if name.startswith("SBATCH_") or name in _SETTINGS}
+    settings = {
+        name: ours[name]
+        for name in ours
+        if name in _SETTINGS or (name.startswith("SBATCH_") and name not in _NOT_FOR_STEPS)
+    }
     return {"PATH": _PATH, **settings, **variables}
 
 

@@ -200,6 +200,20 @@ def test_a_person_cancels_one_element_and_the_others_go_on(array: MakeArray, slu
     assert step.submitted == ["0-2"], "what a person ended stays ended"
 
 
+def test_an_array_that_is_held_is_told_of_once_and_one_that_never_began_has_printed_nothing(
+    array: MakeArray, slurm: SlurmCluster
+) -> None:
+    step = array(3)
+    running = step.start("--set-resources", "work:slurm_extra=--hold")
+    running.wait_for(lambda: "waits  parts: " in running.output, "a word on why it waits")
+    number = step.number
+    slurm.run("scancel", number)
+    result = running.wait(120)
+    assert result.output.count("waits  parts: ") == 1
+    assert f"waits  parts: slurm job {number}_0 has JobHeldUser: it is held" in result.output
+    assert f"failed parts: task 2: slurm job {number}_2 was cancelled\n" in result.output
+
+
 def test_the_last_task_ends_the_step_when_the_driver_is_dead(array: MakeArray, slurm: SlurmCluster) -> None:
     step = array(4)
     step.hold(2)

@@ -128,6 +128,15 @@ def test_an_array_is_one_command_with_a_log_for_each_element(
     assert "--output=/logs/100%%/%A_%a.log" in words
 
 
+@pytest.mark.parametrize("extra", ["--comment=lab --nice", "--comment x --nice --comment lab"])
+def test_a_comment_of_the_users_own_comes_after_the_tag(extra: str) -> None:
+    tag = JobTag("run-1", "train-1a2b3c", "0123456789ab")
+    for given, comment in ((tag, f"{tag} lab"), (None, "lab")):
+        words = sbatch_words(JobRequest("a", "true", {}, "/", "/logs", {"slurm_extra": extra}, tag=given))
+        assert [word for word in words if "lab" in word] == [f"--comment={comment}"]
+        assert words[-1] == "--nice"
+
+
 def test_jobs_are_found_with_their_tags_and_restarts(slurm: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in slurm.environment.items():
         monkeypatch.setenv(name, value)
@@ -199,7 +208,7 @@ def test_what_slurm_prints_need_not_be_text(extra: bytes, tmp_path: Path) -> Non
         (
             "AssocMaxSubmitJobLimit; Batch job submission failed: Job violates accounting/QOS policy"
             " (job submit limit, user's size and/or time limits)",
-            Refusal.PASSING,
+            Refusal.FULL,
         ),
         (
             "QOSMaxCpuPerJobLimit; Batch job submission failed: Job violates accounting/QOS policy"

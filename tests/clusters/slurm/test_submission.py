@@ -3,6 +3,7 @@ said while they wait there; and whose they are."""
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,6 +123,41 @@ def test_refusals_that_may_pass_are_tried_again_for_a_while_and_those_that_stay_
     assert len([call for call in slurm.calls("sbatch") if "--job-name=astray" in call]) == 1
 
 
+def test_steps_that_slurm_has_no_room_for_hold_up_no_others(
+    lab: Lab,
+    start_on_slurm: Callable[..., Running],
+    slurm: SlurmCluster,
+    in_front_of: Callable[[str, str], dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    """As many arrays as there are threads that submit are larger than what Slurm takes from a user."""
+    refuse = 'echo "sbatch: error: AssocMaxSubmitJobLimit" >&2; exit 1'
+    env = in_front_of("sbatch", f'case "$*" in *job-name=large*) [ -e {tmp_path}/room ] || {{ {refuse}; }} ;; esac')
+    file = lab.experiment(
+        """
+        from marin_rules import *
+
+        def quick(config):
+            pass
+
+        resources = ResourceConfig(ram="300m")
+        large = [ExecutorStep(f"large{i}", remote(quick, tasks=2, resources=resources), {}) for i in range(2)]
+        first = ExecutorStep("first", remote(quick, resources=resources), {})
+        then = ExecutorStep("then", remote(quick, resources=resources), {"first": first})
+        if __name__ == "__main__":
+            executor_main(steps=[*large, then])
+        """
+    )
+    run = start_on_slurm("--retries", "0", experiment=file, env=env)
+    run.wait_for(lambda: "done   then" in run.output, "the end of the last step that there is room for")
+    assert {job.name for job in slurm.jobs()} == {"first", "then"}
+    (tmp_path / "room").touch()
+    result = run.wait(120)
+    assert result.code == 0, result.output
+    assert result.output.count("wait   large0: sbatch failed: sbatch: error: AssocMaxSubmitJobLimit") == 1
+    assert len(slurm.jobs()) == 6
+
+
 def test_patience_with_refusals_ends() -> None:
     refusals = Refusals.after(None, 100.0, 300.0)
     assert refusals == Refusals(100.0, 1, 101.0)
@@ -208,3 +244,54 @@ def test_jobs_of_others_with_odd_comments_hold_up_neither_submission_nor_watch(
     result = run.wait(120)
     assert result.code == 0, result.output
     assert "slurm does not answer" not in result.output
+
+
+def test_a_job_with_a_comment_of_the_users_own_is_found_again(
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster
+) -> None:
+    file = steps(a="slow")
+    own = ["--set-resources", "slow:slurm_extra='--hold --comment \"of the lab\" --nice=5'"]
+    killed = start_on_slurm(*own, experiment=file)
+    killed.wait_for(lambda: "waits  a: " in killed.output, "the job in the queue")
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.process.wait()
+    run = start_on_slurm(*own, experiment=file)
+    run.wait_for(lambda: "  a: slurm job " in run.output, "what the second driver does about the step")
+    (job,) = slurm.jobs()
+    assert f"found  a: slurm job {job.id} of " in run.output
+    assert re.fullmatch(r"marin-rules:\S+ of the lab", job.comment)
+
+
+def test_variables_that_narrow_down_what_slurms_commands_see_hide_no_jobs(
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, lab: Lab
+) -> None:
+    """People set them for their own lists, and forget them. The job is in the partition `cpu`."""
+    env = {"SQUEUE_PARTITION": "gpu", "SQUEUE_NAMES": "mine", "SCANCEL_PARTITION": "gpu", "SINFO_PARTITION": "spare"}
+    file = steps(a="slow")
+    killed = start_on_slurm("--retries", "0", experiment=file, env=env)
+    killed.wait_for(lambda: list(lab.prefix.glob("a-*/begun")), "the step to begin")
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.process.wait()
+    (job,) = slurm.jobs()
+    assert job.partition == "cpu"
+    run = start_on_slurm("--retries", "0", experiment=file, env=env)
+    run.wait_for(lambda: "  a: " in run.output, "what the second driver does about the step")
+    assert f"found  a: slurm job {job.id} of " in run.output
+    run.interrupt()
+    assert f"cancelled slurm jobs {job.id}" in run.wait().output
+    slurm.wait_for_state(job.id, "CANCELLED", "FAILED")
+
+
+def test_settings_of_sbatch_make_neither_several_jobs_of_one_nor_another_log(
+    steps: Callable[..., Path], start_on_slurm: Callable[..., Running], slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    errors = tmp_path / "errors"
+    env = {"SBATCH_ARRAY_INX": "0-1", "SBATCH_ERROR": str(errors), "SBATCH_WAIT": "1", "SBATCH_PARTITION": "spare"}
+    run = start_on_slurm(
+        "--retries", "0", "--set-resources", "quick:slurm_partition=", experiment=steps(a="quick"), env=env
+    )
+    result = run.wait(120)
+    assert result.code == 0, result.output
+    (job,) = slurm.jobs()
+    assert (job.id.isdecimal(), job.partition) == (True, "spare")
+    assert not errors.exists()
