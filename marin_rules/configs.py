@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlparse
 
 from marin_rules.placeholders import MARK, InputName, MirroredValue, OutputName, VersionedValue
-from marin_rules.steps import ExecutorStep
+from marin_rules.steps import ExecutorStep, get_executor_step
 
 MIRROR_SCHEME = "mirror://"
 
@@ -173,7 +173,7 @@ def collect_dependencies_and_version(obj: Any) -> Dependencies:
             continue
         index = len(found.dependencies) + len(found.pseudo_dependencies)
         steps = found.dependencies if reference.block_on_step else found.pseudo_dependencies
-        steps.append(reference.step)
+        steps.append(get_executor_step(reference))
         found.version[path] = f"DEP[{index}]/{reference.name}" if reference.name else f"DEP[{index}]"
     return found
 
@@ -183,7 +183,7 @@ def upstream_steps(obj: Any) -> list[ExecutorStep[Any]]:
     steps: dict[ExecutorStep[Any], None] = {}
     for event in walk_config(obj):
         if isinstance(event, InputNameEvent) and event.input_name.step is not None:
-            steps[event.input_name.step] = None
+            steps[get_executor_step(event.input_name)] = None
     return list(steps)
 
 

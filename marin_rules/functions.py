@@ -97,6 +97,14 @@ def _unwrapped(fn: Any) -> Any:
     return marked.fn if isinstance(marked, OnOutputPath) else marked
 
 
+def mark_in_partial(fn: Any) -> RemoteCallable[..., Any] | None:
+    """What is marked remote, but stands in a partial, which only calls it: no step asks for its machines."""
+    fn = _unwrapped(fn)
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn if isinstance(fn, RemoteCallable) else None
+
+
 def _called(fn: Any) -> Any:
     """The function whose body runs in the end, behind marks, partials, caches and objects that can be called."""
     while True:

@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 
 from marin_rules.configs import Dependencies, climbs, field_names, is_of_marin, is_spec, marins_own
 from marin_rules.errors import PlanError
-from marin_rules.functions import check_function, function_name
+from marin_rules.functions import check_function, function_name, mark_in_partial
 from marin_rules.handwritten import SnakemakeRule
 from marin_rules.machines import resources_of, tasks_of
 from marin_rules.placeholders import MARK, InputName
@@ -111,6 +111,12 @@ class StepChecks:
         if step.fn is not None and id(step.fn) not in self._functions:
             check_function(step.fn, where)
             self._search.check_function(step.fn, where)
+            if (marked := mark_in_partial(step.fn)) is not None:
+                self.warnings.append(
+                    f"{where}: {function_name(marked)} is remote(...), but stands in a functools.partial: the step runs"
+                    " without the machines, variables and packages that it asks for. Mark the partial instead, as in"
+                    f" remote(functools.partial({marked.__name__}.fn, ...), resources={marked.__name__}.resources)"
+                )
             self._functions.add(id(step.fn))
         if step.resources is not None and not isinstance(step.resources, ResourceConfig):
             raise PlanError(

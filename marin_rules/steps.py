@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from marin_rules.errors import PlanError
 from marin_rules.placeholders import MARK, InputName
 from marin_rules.resources import ResourceConfig
 from marin_rules.spec_identity import SpecIdentity
@@ -91,4 +92,10 @@ def get_executor_step(run: ExecutorStep[Any] | InputName) -> ExecutorStep[Any]:
         raise ValueError(f"expected a step or a path in one, got {type(run).__name__}: {run!r}")
     if run.step is None:
         raise ValueError(f"{run.name!r} is a hard-coded path: no step makes it")
+    if not isinstance(run.step, ExecutorStep):
+        name = getattr(run.step, "name", run.step)
+        raise PlanError(
+            f"a path refers to {name!r}, which is a {type(run.step).__name__} and no ExecutorStep. For a StepSpec,"
+            " write spec.as_executor_step() in its place."
+        )
     return run.step

@@ -1,8 +1,8 @@
 """Steps and placeholders that stand where planning does not replace them, and so lose their dependency.
 
-`f"{step}/x"` makes plain text of a step; a partial, a closure or an object of a plain class hides it from the walk
-through the config. The text of a step carries a mark that is found in strings; the rest is searched for, a few levels
-deep and a few thousand values wide, since an innocent config may hold a tokenizer or a model.
+`f"{step}/x"` makes plain text of a step; a partial, a closure, an iterator or an object of a plain class hides it from
+the walk through the config. The text of a step carries a mark that is found in strings; the rest is searched for, a few
+levels deep and a few thousand values wide, since an innocent config may hold a tokenizer or a model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from pathlib import PurePath
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -25,6 +25,7 @@ from marin_rules.steps import ExecutorStep
 _PLACEHOLDERS = (ExecutorStep, InputName, OutputName, VersionedValue, MirroredValue)
 _NEVER_ENTERED = (int, float, complex, bytes, bytearray, memoryview, type, ModuleType, range, type(None))
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_VIEWS = (KeysView, ValuesView, ItemsView)
 
 _MAX_DEPTH = 6
 _MAX_VALUES = 2_000
@@ -156,8 +157,11 @@ def _inside(value: Any) -> Iterable[tuple[str, Any]]:
         return [("", str(value))]
     if isinstance(value, Mapping) and type(value).__module__ in ("builtins", "collections", "types"):
         return [(f"[{key!r}]", item) for key, item in itertools.islice(value.items(), _MAX_ITEMS)]
-    if isinstance(value, _CONTAINERS):
+    is_of_python = type(value).__module__ in ("builtins", "itertools")
+    if isinstance(value, _CONTAINERS) or (is_of_python and isinstance(value, _VIEWS)):
         return [(f"[{position}]", item) for position, item in enumerate(itertools.islice(value, _MAX_ITEMS))]
+    if is_of_python and isinstance(value, Iterator):
+        return _inside_iterator(value)
     if type(value).__module__.partition(".")[0] in _PACKAGES_WITHOUT_STEPS:
         return []
     if hasattr(type(value), "as_executor_step"):
@@ -178,6 +182,15 @@ def _inside_function(fn: FunctionType) -> list[tuple[str, Any]]:
         except ValueError:
             continue  # Not set yet.
     return [(way.removeprefix(", "), item) for way, item in found]
+
+
+def _inside_iterator(value: Iterator[Any]) -> list[tuple[str, Any]]:
+    """What an iterator of Python's own was made of, as `pickle` asks for it: nothing of it is used up."""
+    try:
+        parts = value.__reduce__()[1:]
+    except TypeError:  # Of a generator, which cannot be sent to a step anyway.
+        return []
+    return [("", item) for part in parts if isinstance(part, tuple) for item in part]
 
 
 def _attributes(value: Any) -> Iterable[tuple[str, Any]]:

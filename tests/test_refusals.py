@@ -155,6 +155,15 @@ def test_functions_that_a_step_can_run(fn: Any) -> None:
     check(ExecutorStep("s", fn, None))
 
 
+@pytest.mark.parametrize("wrap", [lambda fn: fn, remote, functools.partial], ids=["alone", "marked", "twice"])
+def test_a_mark_inside_a_partial_is_told_of(wrap: Callable[[Any], Any]) -> None:
+    """Nobody acts on it there: the step would run without its machines, and not say so."""
+    marked = remote(two, resources=ResourceConfig.with_gpu("H100", count=8))
+    (warning,) = make_plan([ExecutorStep("s", wrap(functools.partial(marked, more=1)), None)], prefix="/p").warnings
+    assert warning.startswith(f"step 's': {two.__module__}.two is remote(...), but stands in a functools.partial: ")
+    assert make_plan([ExecutorStep("s", remote(functools.partial(two, more=1)), None)], prefix="/p").warnings == ()
+
+
 GOOD = ExecutorStep("good", plain, None)
 
 

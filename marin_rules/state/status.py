@@ -1,8 +1,8 @@
 """The state of a step: one token in `<output path>/.executor_status`.
 
 The format is Marin's, so that a bucket that Marin has filled is read as it is. Its older executors wrote a
-log instead, a JSON object a line; there the last event counts. Such a log begins with `WAITING`, and one that ends with
-it is of a worker that did not live to write `RUNNING`: it is read as that.
+log instead, a JSON object a line; there the last event counts. They knew two more states, which are read as `RUNNING`,
+for nobody ended such a step.
 
 A file that is neither is never "done" and never "absent": it is a `CorruptStatusError`, because only a person
 can say whether the data beside it are complete. This module only reads. Statuses are written through
@@ -42,8 +42,9 @@ STATUS_DEP_FAILED, STATUS_RUNNING = Status.DEP_FAILED, Status.RUNNING
 """Marin's names for them."""
 
 
-_WAITING = "WAITING"
-"""In Marin's older logs: a worker waits for the steps that this one depends on."""
+_NOT_ENDED = frozenset({"WAITING", "UNKNOWN"})
+"""In Marin's older statuses: a worker waits for the steps that this one depends on, and did not live to write
+`RUNNING`; or it has lost sight of the task that does the step."""
 
 
 class CorruptStatusError(MarinRulesError, ValueError):
@@ -59,7 +60,8 @@ def parse_status(data: bytes, path: str) -> Status:
     """The status in the bytes of a status file; `path` is for the error."""
     try:
         text = data.decode().rstrip()
-        return Status(_last_event_status(text) if text.startswith("{") else text)
+        word = _last_event_status(text) if text.startswith("{") else text
+        return Status.RUNNING if word in _NOT_ENDED else Status(word)
     except (ValueError, RecursionError) as error:
         directory = os.path.dirname(path) or "."
         raise CorruptStatusError(
@@ -128,7 +130,7 @@ def _last_event_status(text: str) -> str:
         if not isinstance(event, dict) or not isinstance(event.get("status"), str):
             raise ValueError(f"not an event with a status: {line}")
         status = event["status"]
-    return Status.RUNNING if status == _WAITING else status
+    return status
 
 
 def _shortened(data: bytes) -> str:

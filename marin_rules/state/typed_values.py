@@ -77,11 +77,21 @@ def _may_be(value: Any, kind: Any) -> bool:
 
 def _collection(value: Any, kind: Any, arguments: tuple[Any, ...]) -> Any:
     if isinstance(value, Mapping) and issubclass(kind, Mapping) and len(arguments) == 2:
-        key_kind = arguments[0]
-        return {int(key) if key_kind is int else key: typed_value(item, arguments[1]) for key, item in value.items()}
+        return {_typed_key(key, arguments[0]): typed_value(item, arguments[1]) for key, item in value.items()}
     if not isinstance(value, list) or not arguments:
         return value
     if issubclass(kind, tuple) and arguments[-1] is not ...:
         return tuple(typed_value(item, argument) for item, argument in zip(value, arguments, strict=True))
     items = [typed_value(item, arguments[0]) for item in value]
     return kind(items) if kind in (tuple, set, frozenset) else items
+
+
+def _typed_key(key: str, kind: Any) -> Any:
+    """A key of type `kind`, of which JSON has only the text."""
+    if kind is bool:
+        return {"true": True, "false": False}[key]
+    if not isinstance(kind, type):
+        return key
+    if issubclass(kind, Enum):
+        return {str(member.value): member for member in kind}[key]
+    return kind(key) if kind in (int, float) or issubclass(kind, PurePath) else key

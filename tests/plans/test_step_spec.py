@@ -19,9 +19,11 @@ from marin_rules import (
     ExecutorStep,
     ResourceConfig,
     StepSpec,
+    output_path_of,
     remote,
     resolve_executor_step,
     this_output_path,
+    upstream_steps,
     versioned,
 )
 from marin_rules.errors import PlanError
@@ -247,6 +249,16 @@ def test_a_spec_in_a_config_is_told_of(prefix: str) -> None:
     assert [step.output_path for step in plan.steps] == [plain.output_path]
     (warning,) = plan.warnings
     assert warning.startswith("step 'use', data.[0]: the StepSpec 'level39' is no dependency there, ")
+
+
+def test_a_path_in_a_spec_says_what_to_write(prefix: str) -> None:
+    path: Any = output_path_of(StepSpec("raw", fn=work), "x")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"step 'use': a path refers to 'raw', which is a StepSpec .*as_executor_step"):
+        planned(ExecutorStep("use", use, {"data": path}), prefix=prefix)
+    with pytest.raises(PlanError, match="a path refers to 'raw'"):
+        planned(path, prefix=prefix)
+    with pytest.raises(PlanError, match="a path refers to 'raw'"):
+        upstream_steps([path])
 
 
 def test_a_single_spec_is_no_list(prefix: str) -> None:

@@ -7,7 +7,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,6 +105,33 @@ def test_what_is_inside_of_a_dataclass_comes_back_as_well(prefix: str) -> None:
     Artifact.save({**dataclasses.asdict(corpus), "seen": [], "shards": [3]}, f"{prefix}/x")
     with pytest.raises(ArtifactError, match="is no Corpus: a Shard is an object, not 3"):
         Artifact.from_path("x", Corpus)
+
+
+class Level(Enum):
+    LOW = 1
+
+
+@dataclass
+class Keys:
+    by_threshold: dict[float, int]
+    by_split: dict[Split, dict[Level, int]]
+    by_file: dict[Path, int]
+    by_truth: dict[bool, int]
+    by_name: dict[str, int]
+    by_any: dict[Any, int]
+
+
+def test_keys_come_back_as_what_they_are(prefix: str) -> None:
+    """JSON has only strings for keys."""
+    keys = Keys(
+        {0.5: 1, 2.0: 2, float("inf"): 3}, {Split.TRAIN: {Level.LOW: 1}}, {Path("a/b"): 1}, {True: 1, False: 0},
+        {"1": 1, "true": 2}, {"1": 1},
+    )  # fmt: skip
+    Artifact.save(keys, f"{prefix}/x")
+    assert Artifact.from_path("x", Keys) == keys
+    Artifact.save({**vars(keys), "by_split": {"test": {}}}, f"{prefix}/x")
+    with pytest.raises(ArtifactError, match="is no Keys: 'test'"):
+        Artifact.from_path("x", Keys)
 
 
 def test_annotations_that_name_nothing_leave_plain_data(prefix: str) -> None:

@@ -41,9 +41,12 @@ def test_the_last_event_of_a_legacy_log_counts(end: bytes) -> None:
     assert parse_status(event("RUNNING") + end, "path") is Status.RUNNING
 
 
-def test_a_legacy_log_of_a_worker_that_died_while_it_waited_stops_nobody() -> None:
-    assert parse_status(event("WAITING"), "path") is Status.RUNNING
-    assert parse_status(event("FAILED") + b"\n" + event("WAITING"), "path") is Status.RUNNING
+@pytest.mark.parametrize("word", ["WAITING", "UNKNOWN"])
+def test_older_statuses_of_a_step_that_nobody_ended_stop_nobody(word: str) -> None:
+    assert parse_status(event(word), "path") is Status.RUNNING
+    assert parse_status(event("FAILED") + b"\n" + event(word), "path") is Status.RUNNING
+    assert parse_status(event(word) + b"\n" + event("SUCCESS"), "path") is Status.SUCCESS
+    assert parse_status(word.encode(), "path") is Status.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -56,7 +59,7 @@ def test_a_legacy_log_of_a_worker_that_died_while_it_waited_stops_nobody() -> No
         b"success",
         b"SUCCESS SUCCESS",
         b"RUNNING\nSUCCESS",
-        b"WAITING",
+        b"DONE",
         b"\0" * 7,
         b"SUCCESS\0",
         b"\xff\xfe",
