@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
+from marin_rules.engine.cut import Cut
 from marin_rules.engine.invocation import QUESTIONS, Invocation
 from marin_rules.errors import SettingsError
 from marin_rules.plans.conda import CondaEnvironment
-from marin_rules.views.results import Cut
 from support.fake_snakemake import FakeDag, FakeWorkflow, job
 
 

@@ -23,6 +23,10 @@ from support.emulators.tpu.emulator import TpuEmulator
 # gcsfs reads this once, when it is imported: by then it must be set, whichever test comes first.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
+# Nor does gRPC read this again. In a copy of this process that is to become another program, it would start its threads
+# anew, and abort the copy when their descriptors are closed: 9 of 400, while others call.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 BUCKET = "bucket"
 """The bucket of `gcs_here` and `s3_here`."""
 
