@@ -56,6 +56,10 @@ def default_eval(
     offline: bool = False,
 ) -> ExecutorStep[Any]:
     """Scores of a trained model on tasks and on held-out sets."""
+    if not isinstance(evals, Sequence) or isinstance(evals, str):
+        raise DataError(
+            f"evals is a {type(evals).__name__}: after the model, default_eval takes a list of tasks, then resources"
+        )
     tasks = [EvalTask(one) if isinstance(one, str) else one for one in evals]
     refuse_twins(tasks)
     refuse_unknown_here(tasks)

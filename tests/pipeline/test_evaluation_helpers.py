@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules import ExecutorStep, InputName, compute_output_path
+from marin_rules import ExecutorStep, InputName, ResourceConfig, compute_output_path
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluate import EvaluateConfig, check_evaluation
 from marin_rules.pipeline.evaluation.task_files import EvalTask
@@ -170,6 +170,11 @@ def test_a_folder_with_code_is_refused_while_planning(what: str, experiments: An
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "nothing to evaluate": (lambda d: d.default_eval(MODEL), "nothing to evaluate"),
+    "resources before tasks": (
+        lambda d: d.default_eval(MODEL, ResourceConfig.with_cpu(), ["piqa"]),
+        "evals is a ResourceConfig: after the model, default_eval takes a list of tasks",
+    ),
+    "a task by itself": (lambda d: d.default_eval(MODEL, "piqa"), "evals is a str: after the model"),
     "a set that names no file": (lambda d: d.default_eval(MODEL, held_out={"a/b": TEXT}), "'a/b' cannot name a set"),
     "no items": (lambda d: d.default_eval(MODEL, ["piqa"], max_items=0), "max_items is 0: use at least 1"),
     "examples": (lambda d: d.default_eval(MODEL, [EvalTask("piqa", -1)]), "num_fewshot is -1: use at least 0"),
