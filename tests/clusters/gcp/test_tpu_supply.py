@@ -67,7 +67,7 @@ def test_a_file_says_where_each_generation_is(site: Reader) -> None:
         ("{v4: {zones: [us-central2-b]}}", "zones us-central2-b are in none of gcp.regions, us-central1"),
         ("{v4: {zones: [us-central1-a], max_runtime: 20d}}", "after 14 days"),
         ("{v4: {zones: [us-central1-a], zone: x}}", "unknown key 'zone'"),
-        ("{v4: {zones: [us-central1-a], on_demand: maybe}}", "true if a slice on demand is taken"),
+        ("{v4: {zones: [us-central1-a], on_demand: maybe}}", "true if a slice is taken on demand"),
     ],
 )
 def test_a_wrong_block_is_refused_with_what_to_write(site: Reader, tpus: str, words: str) -> None:
