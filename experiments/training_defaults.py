@@ -108,7 +108,7 @@ def default_anneal(
     """The last part of a training, mostly on better data: from a checkpoint's weights, with a learning rate that falls
     to zero in a line, whatever schedule the config has."""
     if train_config.initialize_from_checkpoint_path is None:
-        raise TrainingError(f"{name}: give the training to go on with, as initialize_from_checkpoint_path")
+        raise TrainingError(f"{name}: give the training to continue, as initialize_from_checkpoint_path")
     falling = replace(train_config, lr_schedule="linear", min_lr_ratio=0.0, decay=None)
     return default_train(
         name, tokenized, model_config, falling, validation_sets=validation_sets, description=description

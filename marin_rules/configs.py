@@ -298,7 +298,7 @@ def _rebuild(value: Any, resolve: Callable[[Any], Any], *, into_sets: bool = Fal
             return value
         if isinstance(value, _SETS) and len(value) > 1 and any(True for _ in walk_config(value)):
             raise ValueError(
-                "a set has no stable order, so the references or versioned values in it would give another path in"
+                "a set has no stable order, so the references or versioned values in it would give a different path in"
                 " every run. Use a list."
             )
         if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -191,7 +191,7 @@ def _one_step_a_version(
         mine, other = (graph.identities[s].output_path(prefix, s.override_output_path) for s in (step, twin))
         if _same_path(mine) != _same_path(other):
             raise PlanError(
-                f"step {step.name!r} stands in the experiment twice with the same version but different output paths,"
+                f"step {step.name!r} appears in the experiment twice with the same version but different output paths,"
                 f" {other} and {mine}: only one would be written. Give both the same override_output_path, or build"
                 " the step once and share it."
             )

@@ -36,11 +36,11 @@ _PATTERN_TEXT_LENGTH = 200
 """Python cuts the text of a compiled regular expression here, and does not say so."""
 
 
-_HOME = "would be below a folder named '~': nobody has put your home directory in its place. Write the path out."
+_HOME = "would be below a folder named '~': it was not expanded to a home directory. Write the path out."
 
 _NO_STORES = {
-    "file": "is no path that a function can open. Write '{}'.",
-    "local": "is no path that a function can open. Write '{}'.",
+    "file": "is not a path that a function can open. Write '{}'.",
+    "local": "is not a path that a function can open. Write '{}'.",
     "memory": "ends with the process that writes it. Use a folder or a bucket.",
 }
 
@@ -113,7 +113,7 @@ class StepChecks:
             self._search.check_function(step.fn, where)
             if (marked := mark_in_partial(step.fn)) is not None:
                 self.warnings.append(
-                    f"{where}: {function_name(marked)} is remote(...), but stands in a functools.partial: the step runs"
+                    f"{where}: {function_name(marked)} is remote(...), but is inside a functools.partial: the step runs"
                     " without the machines, variables and packages that it asks for. Mark the partial instead, as in"
                     f" remote(functools.partial({marked.__name__}.fn, ...), resources={marked.__name__}.resources)"
                 )
@@ -145,7 +145,7 @@ class StepChecks:
             where = f"step {step.name!r}{f', {field}' if field else ''}"
             if is_spec(value):
                 self.warnings.append(
-                    f"{where}: the StepSpec {value.name!r} is no dependency there, and may not be done when the"
+                    f"{where}: the StepSpec {value.name!r} is not a dependency there, and may not be done when the"
                     " function is called. Write as_executor_step() after it to wait for it and to get its path"
                 )
             else:
@@ -276,7 +276,7 @@ def _check_versioned(step: Step, field: str, value: Any) -> None:
             continue
         if isinstance(item, ExecutorStep | InputName):
             raise PlanError(
-                f"step {step.name!r}, {where}: a step stands inside versioned(...). It would be hashed by its memory"
+                f"step {step.name!r}, {where}: a step is inside versioned(...). It would be hashed by its memory"
                 " address and never run. Put it outside: references are always versioned."
             )
         if isinstance(item, set | frozenset) and len(item) > 1:
@@ -298,11 +298,11 @@ def _check_text(where: str, value: Any) -> None:
     shown = shown if len(shown) <= 80 else f"{shown[:40]} [...] {shown[-30:]}"
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if MARK in text:
-        raise PlanError(f"{where}: a step or placeholder stands inside the versioned {kind}. Put it outside.")
+        raise PlanError(f"{where}: a step or placeholder is inside the versioned {kind}. Put it outside.")
     if _ADDRESS.search(text):
         raise PlanError(
             f"{where}: the versioned value {shown} would be hashed by its memory"
-            " address, another in every run. Version a name or a number that stands for it."
+            " address, which differs in every run. Version a name or a number that stands for it."
         )
     what = "abbreviated" if _is_cut(value, text) else "rounded" if _is_rounded(value, text) else None
     if what is not None:

@@ -95,7 +95,7 @@ def get_executor_step(run: ExecutorStep[Any] | InputName) -> ExecutorStep[Any]:
     if not isinstance(run.step, ExecutorStep):
         name = getattr(run.step, "name", run.step)
         raise PlanError(
-            f"a path refers to {name!r}, which is a {type(run.step).__name__} and no ExecutorStep. For a StepSpec,"
+            f"a path refers to {name!r}, which is a {type(run.step).__name__}, not an ExecutorStep. For a StepSpec,"
             " write spec.as_executor_step() in its place."
         )
     return run.step

@@ -106,7 +106,7 @@ class Search:
             raise PlanError(f"{where}{f', {path}' if path else ''}: {swallowed_text(hidden)}")
         kept_in = _owner(value)
         raise PlanError(
-            f"{where}: {hidden!r} stands in {kept_in} ({path}), where it is neither found nor replaced by its"
+            f"{where}: {hidden!r} is inside {kept_in} ({path}), where it is neither found nor replaced by its"
             f" {'value' if isinstance(hidden, VersionedValue) else 'path'}. Put it into the step's config, in a"
             " dataclass, dict, list or tuple, and pass it on from there inside the function."
         )

@@ -58,8 +58,8 @@ def check_prefix(prefix: str) -> str:
         )
     if prefix.startswith("~"):
         raise SettingsError(
-            f"prefix {prefix!r} would be a folder named {prefix.partition('/')[0]!r}: nobody has put your home"
-            f" directory in its place. Write {os.path.expanduser(prefix)!r}, or './{prefix}' if you mean it."
+            f"prefix {prefix!r} would be a folder named {prefix.partition('/')[0]!r}: it was not expanded"
+            f" to a home directory. Write {os.path.expanduser(prefix)!r}, or './{prefix}' if you mean it."
         )
     scheme, separator, folder = prefix.partition("://")
     if separator and scheme in _LOCAL_SCHEMES:

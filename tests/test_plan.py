@@ -313,7 +313,7 @@ def test_twins_with_different_overrides() -> None:
     ],
 )
 def test_a_step_inside_a_versioned_value(value: Any, field: str) -> None:
-    refused(step("b", Config(versioned(value))), match=rf"step 'b', .*{field}.*: a step stands inside versioned")
+    refused(step("b", Config(versioned(value))), match=rf"step 'b', .*{field}.*: a step is inside versioned")
 
 
 def test_a_step_in_a_set_inside_a_versioned_value() -> None:

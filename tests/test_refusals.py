@@ -160,7 +160,7 @@ def test_a_mark_inside_a_partial_is_told_of(wrap: Callable[[Any], Any]) -> None:
     """Nobody acts on it there: the step would run without its machines, and not say so."""
     marked = remote(two, resources=ResourceConfig.with_gpu("H100", count=8))
     (warning,) = make_plan([ExecutorStep("s", wrap(functools.partial(marked, more=1)), None)], prefix="/p").warnings
-    assert warning.startswith(f"step 's': {two.__module__}.two is remote(...), but stands in a functools.partial: ")
+    assert warning.startswith(f"step 's': {two.__module__}.two is remote(...), but is inside a functools.partial: ")
     assert make_plan([ExecutorStep("s", remote(functools.partial(two, more=1)), None)], prefix="/p").warnings == ()
 
 
@@ -234,7 +234,7 @@ def test_resources_that_were_changed_to_what_no_machine_has_are_refused() -> Non
         ({"description": ["x"]}, "description is a list, not a string"),
         ({"override_output_path": Path("/x")}, "override_output_path is a PosixPath, not a string"),
         ({"override_output_path": "~/x"}, "would be below a folder named '~'"),
-        ({"override_output_path": "file:///x/y"}, "is no path that a function can open. Write '/x/y'."),
+        ({"override_output_path": "file:///x/y"}, "is not a path that a function can open. Write '/x/y'."),
         ({"override_output_path": "memory://x"}, "ends with the process that writes it"),
         ({"config": InputName.hardcoded("~/x")}, "would be below a folder named '~'"),
         ({"report": "x.png"}, "report='x.png' must be a list"),

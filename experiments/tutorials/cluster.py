@@ -111,7 +111,7 @@ def fit(config: FitConfig) -> dict[str, float]:
     begun, slope, offset = 0, 0.0, 0.0
     if store.exists(checkpoint):
         begun, slope, offset = json.loads(store.cat_file(checkpoint))
-        print(f"goes on after round {begun}")
+        print(f"continues after round {begun}")
     print(f"GPUs: {os.environ.get('CUDA_VISIBLE_DEVICES') or 'none'}")
     for number in range(begun, config.rounds):
         errors = [(slope * x + offset - y, x) for x, y in points]

@@ -45,7 +45,7 @@ def stop_driver(
     record.ask_to_stop()
     if driver.is_alive:
         _tell(driver, queues)
-        say(f"told driver {record.id} ({driver.holder}) to end, waiting for it")
+        say(f"asked driver {record.id} ({driver.holder}) to end, waiting for it")
         _wait(record, queues, clock)
     survey = look(queues, clock.time())
     stopped = Stopper(queues, say, clock=clock).stop_run(survey, record.id)

@@ -141,7 +141,7 @@ class Ending:
         while True:
             found, busy = self._queues.look(left)
             for cluster in busy.keys() - silent:
-                self._say(f"waiting for {cluster} to tell of the jobs: {busy[cluster]}")
+                self._say(f"waiting for {cluster} to report the jobs: {busy[cluster]}")
             silent |= busy.keys()
             for name in [name for name in left if name[0] not in busy]:
                 job = found.get(name)

@@ -77,7 +77,9 @@ def the_only(steps: list[StepAddress], text: str) -> StepAddress:
             " `marin-rules jobs list` shows what is active, and `marin-rules show STEP` a step that has ended"
         )
     if len(steps) > 1:
-        candidates = "\n".join(f"  {step.output_path or f'{step.key} (its run is forgotten)'}" for step in steps)
+        candidates = "\n".join(
+            f"  {step.output_path or f'{step.key} (its run is no longer recorded)'}" for step in steps
+        )
         raise NotFoundError(f"{text!r} may be one of several steps; name it by its path:\n{candidates}")
     return steps[0]
 

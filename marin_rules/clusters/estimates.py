@@ -72,7 +72,7 @@ def refusal(estimates: Sequence[Estimate], limit: float) -> str | None:
         )
     if endless := [item.step for item in estimates if item.price.dollars is not None and item.minutes is None]:
         reasons.append(
-            f"{_names(endless)} may run for ever: set `runtime` in the cluster's file, or --set-resources"
+            f"{_names(endless)} may run forever: set `runtime` in the cluster's file, or --set-resources"
             " RULE:runtime=MINUTES"
         )
     known = sorted((item for item in estimates if item.most is not None), key=lambda item: -(item.most or 0.0))

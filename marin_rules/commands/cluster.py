@@ -23,13 +23,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     discover = actions.add_parser("discover", help="print the machines of a cluster as a file for config/clusters")
     discover.add_argument(
-        "kind", nargs="?", choices=CLUSTER_NAMES, help="of which cluster; without it of the one that is here"
+        "kind", nargs="?", choices=CLUSTER_NAMES, help="the kind of cluster; by default the one of this machine"
     )
     discover.set_defaults(run=_discover)
-    check = actions.add_parser("check", help="what a first run would lack, each with what to type next")
-    check.add_argument("experiment", nargs="?", help="an experiment file: its steps are held against quotas and TPUs")
-    check.add_argument("--cluster", metavar="NAME", help="the cluster's file; without it the one of MARIN_CLUSTER")
-    check.add_argument("--prefix", metavar="URL", help="where results will go; without it as in a run")
+    check = actions.add_parser("check", help="list what a first run would lack, each with what to type next")
+    check.add_argument(
+        "experiment", nargs="?", help="an experiment file whose steps are checked against quotas and TPUs"
+    )
+    check.add_argument("--cluster", metavar="NAME", help="the cluster's file; by default that of MARIN_CLUSTER")
+    check.add_argument("--prefix", metavar="URL", help="where results will go; by default as in a run")
     check.set_defaults(run=_check)
 
 
@@ -73,7 +75,7 @@ def _in_file(name: str) -> list[Cluster]:
     path = find_cluster_file(name)
     kinds = [kind for kind in CLUSTER_NAMES if read_block(path, kind)]
     if not kinds:
-        raise SettingsError(f"cluster file {path} has no block of a cluster: {', '.join(CLUSTER_NAMES)}")
+        raise SettingsError(f"cluster file {path} has no block for a cluster: {', '.join(CLUSTER_NAMES)}")
     return [open_cluster(kind) for kind in kinds]
 
 
@@ -89,4 +91,4 @@ def _the_only(clusters: list[Cluster], advice: str) -> Cluster:
     if len(clusters) == 1:
         return clusters[0]
     kinds = ", ".join(cluster.name for cluster in clusters) or "none"
-    raise SettingsError(f"which cluster? From this machine can be asked: {kinds}. {advice}")
+    raise SettingsError(f"which cluster? This machine can ask: {kinds}. {advice}")

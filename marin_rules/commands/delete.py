@@ -32,7 +32,7 @@ def _delete(options: argparse.Namespace) -> int:
     print(f"{step.name}  {path}  ({state_at(path)}, {count} files, {size / 1e6:.1f} MB)")
     used_by = [(other, state_at(other.output_path)) for other in dependents(written_steps(prefix), path)]
     if used_by:
-        print("used by these steps, which stay as they are and are not run again for it:")
+        print("these steps use it; they stay as they are and do not run again:")
         for other, state in used_by:
             print(f"  {other.output_path}  {state}")
     if not options.yes and not _agreed():
@@ -45,5 +45,5 @@ def _delete(options: argparse.Namespace) -> int:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise MarinRulesError("nobody can be asked here: add --yes to delete it")
+        raise MarinRulesError("there is no terminal to ask on: add --yes to delete it")
     return input("delete it? [y/N] ").strip().lower() in ("y", "yes")

@@ -38,12 +38,12 @@ _JOB_LINES = 100
 def configure(parser: argparse.ArgumentParser) -> None:
     """Tell the parser of this command what it takes."""
     actions = parser.add_subparsers(dest="action", required=True)
-    listing = actions.add_parser("list", help="the drivers and steps that run or are queued, and their runs")
+    listing = actions.add_parser("list", help="list running and queued drivers and steps, and their runs")
     listing.add_argument("--json", action="store_true", help="for programs")
     listing.set_defaults(run=_with_queues(_list))
-    logs = actions.add_parser("logs", help="what a step or a submitted driver prints")
+    logs = actions.add_parser("logs", help="show what a step or a submitted driver prints")
     logs.add_argument("step", metavar="STEP|DRIVER", help=f"{_STEP}, or {_DRIVER}")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until it has ended")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow it until it has ended")
     logs.add_argument("--rank", type=int, metavar="N", help="the log of one machine of a step that has several")
     logs.add_argument("--task", type=int, metavar="N", help="the log of one task of an array step")
     logs.add_argument("--tail", type=_positive, metavar="N", help="only the last N lines, and with -f what follows")
@@ -57,10 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     reap.add_argument("--yes", action="store_true", help="cancel these jobs, and delete what is beside them")
     reap.add_argument(
-        "--unknown", action="store_true", help="also of runs that this machine knows nothing of: others may drive them"
+        "--unknown", action="store_true", help="include runs unknown to this machine, which others may be driving"
     )
     reap.set_defaults(run=_with_queues(_reap))
-    wait = actions.add_parser("wait", help="until a submitted driver has ended; the exit code is that of its run")
+    wait = actions.add_parser("wait", help="wait until a submitted driver has ended; the exit code is that of its run")
     wait.add_argument("driver", metavar="DRIVER", help=_DRIVER)
     wait.set_defaults(run=_with_queues(_wait))
 
@@ -92,7 +92,7 @@ def _logs(options: argparse.Namespace, queues: Queues) -> int:
         return _driver_logs(options, record, queues)
     step = the_only(find_steps(survey, options.step), options.step)
     if step.output_path is None:
-        raise MarinRulesError(f"the output path of step {step.key} is not known: its run is forgotten")
+        raise MarinRulesError(f"the output path of step {step.key} is not known: its run is no longer recorded")
     task = None if options.task is None else task_place(step, options.task)
     path = rank_log_path(step.output_path, options.rank) if task is None else task.log_path
     log = Log(path, tail=options.tail)

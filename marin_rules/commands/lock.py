@@ -38,7 +38,7 @@ def _lock(options: argparse.Namespace) -> int:
             file.flush()
             done = subprocess.run([*_compile(group, options.passed_on), "-o", path, file.name])
         if done.returncode != 0:
-            raise MarinRulesError(f"the group {group!r} cannot be locked: uv has said why. {path} is as it was.")
+            raise MarinRulesError(f"the group {group!r} cannot be locked: uv says why above. {path} is unchanged.")
         print(f"{group}: {os.path.relpath(path)}")
     return 0
 

@@ -35,7 +35,7 @@ def _migrate(options: argparse.Namespace) -> int:
             source, encoding = _read(path)
             migration = migrate(source)
         except (SyntaxError, ValueError, RecursionError) as error:
-            print(f"{path}: not rewritten, it is no Python ({error})", file=sys.stderr)
+            print(f"{path}: not rewritten, it is not Python ({error})", file=sys.stderr)
             by_hand += 1
             continue
         except OSError as error:  # Of a file that is gone, or that nobody may read: the others are rewritten.
@@ -48,7 +48,7 @@ def _migrate(options: argparse.Namespace) -> int:
         if options.write and migration.changed:
             _rewrite(path, migration.source.encode(encoding))
     what = "rewritten" if options.write else "to rewrite (--write does it)"
-    print(f"{changed} imports {what}, {by_hand} places need a hand", file=sys.stderr)
+    print(f"{changed} imports {what}, {by_hand} places to edit by hand", file=sys.stderr)
     return 1 if by_hand else 0
 
 

@@ -17,9 +17,11 @@ from marin_rules.state.written_steps import written_steps
 def configure(parser: argparse.ArgumentParser) -> None:
     """Tell the parser of this command what it takes."""
     add_step(parser)
-    parser.add_argument("--experiment", metavar="FILE", help="the experiment; without it as `snakemake` finds it")
+    parser.add_argument(
+        "--experiment", metavar="FILE", help="the experiment; by default the one that `snakemake` would use"
+    )
     parser.add_argument("--again", action="store_true", help="although it is done")
-    parser.epilog = "What stands after `--` goes to snakemake: `marin-rules run STEP -- -n`."
+    parser.epilog = "Everything after `--` is passed to snakemake: `marin-rules run STEP -- -n`."
     parser.set_defaults(run=_run)
 
 

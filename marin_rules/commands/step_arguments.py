@@ -12,7 +12,7 @@ STEP = "a step, by its name, its <name>-<hash>, its output path, or a regular ex
 
 def add_step(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("step", metavar="STEP", help=STEP)
-    parser.add_argument("--prefix", help="where the data are; without it as `snakemake` finds it")
+    parser.add_argument("--prefix", help="where the data is; by default where `snakemake` would look")
 
 
 def prefix_of(options: argparse.Namespace) -> str:

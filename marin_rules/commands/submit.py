@@ -22,19 +22,23 @@ from marin_rules.views.drivers import how_it_ended
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Tell the parser of this command what it takes."""
-    parser.add_argument("--no-wait", action="store_true", help="print the driver's id and end; else follow its log")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="print the driver's id and exit; otherwise follow its log"
+    )
     parser.add_argument(
         "-e",
         dest="variables",
         metavar="VAR[=VALUE]",
         action="append",
         default=[],
-        help="a variable for the driver and its steps; VAR alone takes its value from here, and shows it to nobody",
+        help="a variable for the driver and its steps; VAR alone takes its value from your environment, unseen",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--cluster", metavar="NAME", help="the cluster whose job the driver is, by the name of its file")
+    where.add_argument(
+        "--cluster", metavar="NAME", help="run the driver as a job of this cluster, by the name of its file"
+    )
     where.add_argument("--here", action="store_true", help="start the driver on this machine, wherever steps go")
-    parser.add_argument("--name", metavar="N", help="what to call the driver, beside its id")
+    parser.add_argument("--name", metavar="N", help="a name for the driver, in addition to its id")
     parser.usage = (
         "marin-rules submit [--no-wait] [-e VAR[=VALUE]]... [--cluster NAME | --here] [--name N]"
         " -- snakemake ... | python x.py ..."
@@ -85,7 +89,7 @@ def _follow(record: DriverRecord, queues: Queues) -> int:
                 case "d":
                     name = record.name or record.id
                     say(
-                        f"the driver goes on without this terminal: `marin-rules jobs logs -f {name}` follows it,"
+                        f"the driver continues without this terminal: `marin-rules jobs logs -f {name}` follows it,"
                         f" `marin-rules jobs stop {name}` ends it"
                     )
                     return 0
@@ -101,7 +105,7 @@ def _asked() -> str:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return "d"
     while True:
-        sys.stderr.write("\nStop the run (s), leave it running and detach (d), or go on following (c)? ")
+        sys.stderr.write("\nStop the run (s), leave it running and detach (d), or continue following (c)? ")
         sys.stderr.flush()
         line = sys.stdin.readline()
         answer = line.strip().lower()[:1] if line else "d"

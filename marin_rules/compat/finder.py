@@ -62,7 +62,7 @@ class _Counterpart(ModuleType):
     """A module of Marin with our names in it."""
 
     def __init__(self, spec: ModuleSpec) -> None:
-        super().__init__(spec.name, f"Marin's `{spec.name}`, as marin-rules has it.")
+        super().__init__(spec.name, f"Marin's `{spec.name}`, as marin-rules provides it.")
         self._original_spec: ModuleSpec | None = spec.loader_state
         self._original: ModuleType | None = None
         self._submodules: dict[str, ModuleType] = {}
@@ -161,5 +161,5 @@ def _missing(module: str, name: str | None = None) -> str:
     told = f"{module} has no {name!r}" if name is not None else f"there is no {module}"
     return (
         f"{told} in marin-rules: {advice(what)}. Where Marin itself is installed, or on PYTHONPATH, its own is used;"
-        " docs/from-marin.md lists what there is here."
+        " docs/from-marin.md lists what is available here."
     )

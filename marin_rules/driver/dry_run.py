@@ -78,7 +78,7 @@ def _check_configuration() -> None:
         with open(file, encoding="utf-8") as stream:
             settings = yaml.safe_load(stream) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{os.path.abspath(file)} is no YAML: {error}") from error
+        raise SettingsError(f"{os.path.abspath(file)} is not YAML: {error}") from error
     if not isinstance(settings, dict):
         raise SettingsError(f"{os.path.abspath(file)} has no keys: each setting is a line `key: value`")
     read_settings(settings)

@@ -125,7 +125,7 @@ class Executor:
             if first is step:
                 self.steps.append(step)
             else:
-                logger.debug("step %s stands in the experiment twice with the same version", step.name)
+                logger.debug("step %s appears in the experiment twice with the same version", step.name)
             self.dependencies[step] = [self.canonicalize(item) for item in self._graph.collected[step].dependencies]
             self.versions[step] = identity.version
             self.hashed_versions[step] = identity.hash

@@ -236,7 +236,7 @@ def _hand_over(
     line = line_after_executor_main(read_bytes(file) or b"") if os.path.isfile(file) else None
     if line is not None:
         raise SettingsError(
-            f"{file} goes on after executor_main (line {line}), and that code cannot be submitted: only steps are run"
+            f"{file} continues after executor_main (line {line}), and that code cannot be submitted: only steps are run"
             " later. Make it a step, or put it before executor_main."
         )
     plan = executor.prepare(

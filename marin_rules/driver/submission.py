@@ -405,8 +405,8 @@ def _submitted(queue: JobQueue, request: JobRequest, record: DriverRecord, say: 
         except BusyError as error:
             if tries == _TRIES:
                 raise ClusterError(
-                    f"{queue.title} did not take the driver: {error}. Submit it again later; if a job of it was taken"
-                    " after all, it finds no record of itself and ends at once"
+                    f"{queue.title} did not accept the driver: {error}. Submit it again later; if it accepted a job"
+                    " after all, that job finds no record of itself and ends at once"
                 ) from error
             say(f"{error}; will try again")
             time.sleep(pause_seconds(tries))

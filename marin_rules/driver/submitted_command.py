@@ -46,17 +46,17 @@ class SubmittedCommand:
     def parse(cls, words: Sequence[str], python: str) -> SubmittedCommand:
         """The command in these words; `python` is the interpreter that will run it, that of this process."""
         if not words:
-            raise SettingsError(f"what is to be submitted? {_USAGE.capitalize()}.")
+            raise SettingsError(f"what should be submitted? {_USAGE.capitalize()}.")
         word, arguments = words[0], tuple(words[1:])
         name = os.path.basename(word)
         if name != Program.SNAKEMAKE.value and not _PYTHON.fullmatch(name):
-            raise SettingsError(f"cannot submit {word!r}: only snakemake and python are understood; {_USAGE}")
+            raise SettingsError(f"cannot submit {word!r}: only snakemake and python are supported; {_USAGE}")
         if os.path.dirname(word) and os.path.realpath(os.path.dirname(word)) != os.path.realpath(
             os.path.dirname(python)
         ):
             raise SettingsError(
-                f"cannot submit {word}: it is of another environment than this marin-rules, which runs with {python}."
-                f" Use the marin-rules beside it, or write {name} alone."
+                f"cannot submit {word}: it belongs to a different environment from this marin-rules, which runs"
+                f" with {python}. Use the marin-rules beside it, or write {name} alone."
             )
         if name == Program.SNAKEMAKE.value:
             return cls(Program.SNAKEMAKE, arguments)
@@ -78,12 +78,12 @@ def given_variables(given: Sequence[str], environment: Mapping[str, str]) -> dic
         if not _NAME.fullmatch(name):
             shown = name if separator else text
             raise SettingsError(
-                f"-e {shown!r}: this is no name of a variable; write -e VAR, which takes the value from your"
+                f"-e {shown!r}: this is not the name of a variable; write -e VAR, which takes the value from your"
                 " environment, or -e VAR=VALUE"
             )
         if name.startswith(_OURS):
             raise SettingsError(
-                f"-e {name}: variables that begin with {_OURS} steer marin-rules itself; choose another"
+                f"-e {name}: variables that begin with {_OURS} control marin-rules itself; choose another"
             )
         if not separator and name not in environment:
             raise SettingsError(f"-e {name}: it is not set here; `export {name}=...` first, or write -e {name}=VALUE")

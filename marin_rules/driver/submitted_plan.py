@@ -116,7 +116,7 @@ class Receiver:
             facts |= json.loads(line)
         if "run_id" not in facts:
             raise SettingsError(
-                "nothing was submitted: the command runs no steps. Reports, graphs and lists are made where you are,"
+                "nothing was submitted: the command runs no steps. Make reports, graphs and lists directly,"
                 " without `marin-rules submit`."
             )
         texts = {name: tuple(facts[name]) for name in ("rule_files", "variables")}

@@ -169,9 +169,9 @@ class Supervisor:
         elif order is Order.START_AGAIN and not self._has_itself_queued_again():
             return
         elif order is Order.LEAVE and self._allocation is not None and not self._allocation.may_start_again:
-            say("this driver loses its machine; jobs of steps go on. Submit the run again, and it takes them up")
+            say("this driver is losing its machine; jobs of steps continue. Submit the run again, and it takes them up")
         else:
-            say("this driver will be started again; jobs of steps go on")
+            say("this driver will be restarted; jobs of steps continue")
         self._order = order
         self._engine.send_signal(supervision.STOP if order is Order.STOP else supervision.LEAVE)
 
@@ -208,7 +208,7 @@ class Supervisor:
             lambda: self._record.write_end(exit_code),
             is_in_vain=lambda: time.monotonic() > give_up,
             say=lambda text: say(
-                f"the run has ended (exit code {exit_code}), which cannot be written down yet, and {text}"
+                f"the run has ended (exit code {exit_code}), which cannot be recorded yet, and {text}"
             ),
         )
 

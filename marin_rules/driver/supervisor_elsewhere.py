@@ -39,7 +39,7 @@ def main(path: str, digest: str) -> int:
     if hashlib.sha256(data).hexdigest() != digest:
         print(
             f"marin-rules: {path} is not what was submitted: it is damaged, or somebody has put another in its place."
-            " Nothing of it was run. See who can write there, and submit the run again.",
+            " None of it was run. See who can write there, and submit the run again.",
             file=sys.stderr,
         )
         return EXIT_DAMAGED

@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--parent", type=int, help="end when this process, which has started this one, ends")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--jobs", type=int, help="steps to run at the same time")
-    parser.add_argument("--cores", type=int, help="cores to share out among steps beside it; else all there are")
+    parser.add_argument("--cores", type=int, help="cores to share among the steps beside it; by default all")
     options = parser.parse_args()
     if options.parent is not None:
         end_with_parent(options.parent)

@@ -254,7 +254,7 @@ class ClusterExecutor(RemoteExecutor):
         queue = self._queue
         if INTERRUPTS.leaves_jobs:
             if ids:
-                self._notices.tell(f"left   {queue.cluster} jobs {', '.join(ids)}: they go on, and so will this run")
+                self._notices.tell(f"left   {queue.cluster} jobs {', '.join(ids)}: they continue, and so will this run")
             return
         for track in list(self._tracks.values()):
             job = track.foreign_job

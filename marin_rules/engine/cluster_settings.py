@@ -54,12 +54,12 @@ class ClusterSettings(ExecutorSettingsBase):
 
     requeue: bool = field(
         default=False,
-        metadata=option("Let the cluster itself start a job again whose machine was lost. This is the default."),
+        metadata=option("Let the cluster itself requeue a job whose machine was lost. This is the default."),
     )
 
     no_requeue: bool = field(
         default=False,
-        metadata=option("Do not let the cluster itself start a job again: it is submitted again by the driver."),
+        metadata=option("Do not let the cluster itself requeue a job: the driver submits it again."),
     )
 
     logdir: str = field(
@@ -79,7 +79,7 @@ class ClusterSettings(ExecutorSettingsBase):
 
     exclude_failed_nodes: str = field(
         default="",
-        metadata=option("Machines that no job may have, with commas between them."),
+        metadata=option("Machines that no job may use, separated by commas."),
     )
 
     def __post_init__(self) -> None:

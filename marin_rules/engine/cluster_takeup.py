@@ -213,7 +213,7 @@ class TakeUp:
         try:
             found = live_jobs_of(tag, self._queue.jobs().values())
         except ClusterError as error:
-            self._notices.tell(f"left   {track.name}: its job may be in the queue all the same: {error}")
+            self._notices.tell(f"left   {track.name}: its job may be in the queue anyway: {error}")
             return
         for number in sorted({job.array or job.id for job in found if job.tag and job.tag.run == self._plan.run.id}):
             self._end(number)

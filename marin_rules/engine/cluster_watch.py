@@ -92,7 +92,7 @@ class Watch:
             jobs = self._queue.look(ids)
         except Exception as error:  # Whatever it is, it must not end the watch.
             if not self._silent:
-                self._notices.tell(f"{self._queue.cluster} does not answer, its jobs go on: {error}")
+                self._notices.tell(f"{self._queue.cluster} does not answer, its jobs continue: {error}")
             self._silent = True
             return None
         if self._silent:

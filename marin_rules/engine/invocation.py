@@ -24,7 +24,7 @@ _FOREIGN_EXECUTORS = {
 }
 """Executors of others, and the clusters that they send jobs to."""
 
-_STATES = "speaks of files and their dates, which say nothing about steps: `snakemake -n` shows the state of every step"
+_STATES = "is about files and their dates, which say nothing about steps: `snakemake -n` shows the state of every step"
 _DEFAULT_RATE = (100, 1)
 """How many jobs Snakemake starts, and in how many seconds, unless it is told otherwise."""
 
@@ -37,7 +37,7 @@ QUESTIONS = {
     "list_changes": _STATES,
     "list_input_changes": _STATES,
     "list_params_changes": _STATES,
-    "list_untracked": "knows no file of a step: all that is below the prefix belongs to steps",
+    "list_untracked": "knows no file of a step: everything below the prefix belongs to steps",
     "archive": "knows no file of a step, and would archive none",
     "delete_all_output": "deletes nothing that steps have written: `marin-rules delete STEP` does, step by step",
     "delete_temp_output": "deletes nothing: steps write no temporary output that Snakemake knows of",
@@ -68,7 +68,7 @@ class Invocation:
     def check(self) -> None:
         """Snakemake takes any number of jobs, and runs something for a negative one."""
         if self._workflow.touch:
-            raise SettingsError("--touch would call steps done that are not: only a step's own run makes it done")
+            raise SettingsError("--touch would mark steps as done that are not: only a step's own run makes it done")
         settings = self._workflow.resource_settings
         for number in (settings.nodes, settings.cores):
             if isinstance(number, int) and number < 1:

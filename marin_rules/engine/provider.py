@@ -101,7 +101,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite):
         return 0
 
     def retrieve_object(self) -> None:
-        raise NotImplementedError(f"{self.query} is a step: its data are read by the steps that use them")
+        raise NotImplementedError(f"{self.query} is a step: its data is read by the steps that use it")
 
     def store_object(self) -> None:
         """The worker has written the data and the status already."""

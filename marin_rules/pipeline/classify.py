@@ -163,7 +163,7 @@ def _encoder(classifier: HuggingFaceClassifier) -> _Score:
         with torch.inference_mode():
             rows: list[list[float]] = model(**given).logits.tolist()
         if not all(math.isfinite(value) for row in rows for value in row):
-            raise DataError(f"the encoder {classifier.model} gives scores that are no numbers")
+            raise DataError(f"the encoder {classifier.model} gives scores that are not numbers")
         return [_by_label(row, model.config.id2label, model.config.problem_type) for row in rows]
 
     return score

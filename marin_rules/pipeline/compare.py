@@ -313,7 +313,7 @@ def _print(row: Mapping[str, Any], baseline: str) -> None:
     text = f"{row['name']} {row['metric']}: {row['model']} {signed(row['score'], row['standard_error'])}"
     if "difference" in row:
         text += f", {row['difference']:+.4f} ± {_error(row['difference_standard_error'])} from {baseline}"
-        text += {True: _direction(row), False: " (may be chance)", None: " (one item: nobody knows)"}[row["is_clear"]]
+        text += {True: _direction(row), False: " (may be chance)", None: " (one item: unknown)"}[row["is_clear"]]
     elif row["chance"] is not None:
         text += f" (chance {row['chance']:.4f})"
     print(text, flush=True)

@@ -98,7 +98,7 @@ class _Index:
         if account.rejected:
             raise DataError(
                 f"the evaluation set {name} has bad items, which would not be looked for: {dict(account.rejected)}."
-                f" Mend the files below {folder}, or convert them first"
+                f" Fix the files below {folder}, or convert them first"
             )
         return {"items": account.read, "too_short": too_short}
 

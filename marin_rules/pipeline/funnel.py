@@ -135,7 +135,7 @@ def _summary(path: str, name: str) -> dict[str, Any]:
     found = read_json(join(path, name))
     if not isinstance(found, dict) or not {"read", "written", "rejected", "dropped"} <= found.keys():
         raise DataError(
-            f"{join(path, name)} is not there, or is no summary of a stage. Has the stage been run to its end?"
+            f"{join(path, name)} does not exist, or is not the summary of a stage. Has the stage been run to its end?"
         )
     return found
 

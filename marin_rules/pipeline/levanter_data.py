@@ -76,7 +76,7 @@ def read_tokens(path: str) -> dict[str, Any]:
     """`tokens.json` of an output of `tokenize`."""
     tokens = read_json(join(path, "tokens.json"))
     if not isinstance(tokens, dict) or "splits" not in tokens:
-        raise DataError(f"{path} has no tokens.json: it is no output of tokenize, or that step has not finished")
+        raise DataError(f"{path} has no tokens.json: it is not an output of tokenize, or that step has not finished")
     return tokens
 
 

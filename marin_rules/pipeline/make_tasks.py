@@ -76,7 +76,7 @@ def make_tasks(config: MakeTasksConfig) -> dict[str, int]:
 def check_tasks(config: MakeTasksConfig) -> None:
     """Refuse tasks that could say nothing."""
     if config.items < _LEAST_ITEMS:
-        raise DataError(f"{config.items} items of a task say nothing of a model: use at least {_LEAST_ITEMS}")
+        raise DataError(f"{config.items} items of a task say nothing about a model: use at least {_LEAST_ITEMS}")
 
 
 def chosen_sentences(config: MakeTasksConfig) -> list[str]:
@@ -141,7 +141,7 @@ def _sentences(path: str) -> Iterator[str]:
                 if _LEAST_WORDS <= len(words) <= _MOST_WORDS:
                     yield " ".join(words)
         if account.rejected:
-            raise DataError(f"{shard.path} has bad records: {dict(account.rejected)}. Mend the documents")
+            raise DataError(f"{shard.path} has bad records: {dict(account.rejected)}. Fix the documents")
 
 
 def _write(folder: str, name: str, items: Sequence[dict[str, Any]]) -> None:

@@ -172,7 +172,7 @@ def _check_training(name: str, path: str, facts: Mapping[str, Any]) -> None:
 def _check_evaluation(name: str, training_path: str, facts: Mapping[str, Any], results: Mapping[str, Any]) -> None:
     model = results["model"]
     if not str(model["path"]).startswith(training_path.rstrip("/") + "/"):
-        raise DataError(f"speedrun {name!r}: the evaluation is of {model['path']}, no model of {training_path}")
+        raise DataError(f"speedrun {name!r}: the evaluation is of {model['path']}, not a model of {training_path}")
     if model["parameters"] != facts["parameters"]:
         raise DataError(
             f"speedrun {name!r}: the model that was evaluated has {model['parameters']:,} parameters, the one that was"
@@ -186,7 +186,7 @@ def refuse_other_weights(name: str, weights: str | InputName | None) -> None:
     if weights is not None:
         place = weights.step.name if isinstance(weights, InputName) and weights.step is not None else weights
         raise DataError(
-            f"speedrun {name!r}: its training began with the weights of {place}, whose cost nobody has counted: record"
+            f"speedrun {name!r}: its training began with the weights of {place}, whose cost is not counted: record"
             " one that begins with random weights"
         )
 

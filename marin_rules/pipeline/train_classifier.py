@@ -109,7 +109,7 @@ def _checked(config: TrainClassifierConfig) -> dict[str, Any]:
         raise DataError(f"a fraction of {config.val_frac} cannot be held out: give val_frac from 0 to less than 1")
     for dataset in config.datasets:
         if not _LABEL.fullmatch(dataset.label) or PREFIX in dataset.label:
-            raise DataError(f"the label {dataset.label!r} is no single word: fastText divides labels at white space")
+            raise DataError(f"the label {dataset.label!r} is not a single word: fastText divides labels at white space")
         if not 0 < dataset.sampling_rate <= 1:
             raise DataError(f"{dataset.input_path}: sampling_rate is {dataset.sampling_rate}, not above 0 and up to 1")
     if len({dataset.label for dataset in config.datasets}) < 2:

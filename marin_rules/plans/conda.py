@@ -45,9 +45,9 @@ def active_prefix(environment: CondaEnvironment, *, runs_python: bool) -> str:
     expected = environment.path or active
     if not expected or not _same(active, expected):
         raise MarinRulesError(
-            f"the step is to run in the conda environment {expected or environment.file}, but active is"
-            f" {active or 'none'}. Start the experiment again; if that does not help, look for a file that bash or"
-            " conda reads (BASH_ENV, activate.d) and that activates another environment."
+            f"the step is to run in the conda environment {expected or environment.file}, but the active"
+            f" one is {active or 'none'}. Start the experiment again; if that does not help, look for a file that"
+            " bash or conda reads (BASH_ENV, activate.d) and that activates another environment."
         )
     if runs_python and not _same(sys.prefix, expected):
         raise MarinRulesError(

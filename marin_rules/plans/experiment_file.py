@@ -182,4 +182,6 @@ def _renaming_advice(file: str, error: Exception) -> str:
         return ""
     candidates = (os.path.join(folder, f"{name.partition('.')[0]}.py") for folder in python_path(file))
     found = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)
-    return "" if found is None else f" {found} has the name of a module of Python's own, which wins: rename it."
+    if found is None:
+        return ""
+    return f" {found} has the name of a module of Python's own, which takes precedence: rename it."

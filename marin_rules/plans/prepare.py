@@ -178,7 +178,7 @@ def prepare_experiment(settings: Settings, *, may_be_unseen: Callable[[], bool] 
     warnings = []
     if experiment.line_after is not None:
         warnings.append(
-            f"{settings.experiment} goes on after executor_main (line {experiment.line_after}): `snakemake` runs that"
+            f"{settings.experiment} continues after executor_main (line {experiment.line_after}): `snakemake` runs that"
             f" code before the steps, `python {settings.experiment}` after them"
         )
     return prepare(

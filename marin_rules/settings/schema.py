@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import ValidationError
 
-_KINDS = {"object": "mapping", "array": "list", "string": "text", "integer": "whole number", "boolean": "true or false"}
+_KINDS = {"object": "mapping", "array": "list", "integer": "whole number", "boolean": "true or false"}
 """What people call the types of JSON."""
 
 
@@ -70,7 +70,7 @@ def kind(value: object) -> str:
     """What people call the type of a value."""
     if isinstance(value, bool):
         return "true or false"
-    names = {"dict": "mapping", "str": "text", "NoneType": "blank", "int": "number", "float": "number"}
+    names = {"dict": "mapping", "str": "string", "NoneType": "blank", "int": "number", "float": "number"}
     return names.get(type(value).__name__, type(value).__name__)
 
 
@@ -138,7 +138,7 @@ def _odd_keys(content: Any, where: str = "") -> Iterator[Problem]:
     if isinstance(content, dict):
         for key, value in content.items():
             if not isinstance(key, str):
-                message = f"has the key {key!r}; a key must be a text, not a {kind(key)}"
+                message = f"has the key {key!r}; a key must be a string, not a {kind(key)}"
                 yield Problem(where, content, message, f"it in quotes: '{key}'")
                 return
             yield from _odd_keys(value, f"{where}.{key}" if where else key)

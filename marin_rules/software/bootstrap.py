@@ -119,7 +119,7 @@ def fetch(archive: str, digest: str) -> bytes:
         raise Refusal(
             EXIT_DAMAGED,
             f"{archive} is not the code that this run has sent: its SHA-256 is {found}. It is damaged, or somebody has"
-            " put another in its place; nothing of it was run. See who can write there, and start the run again: that"
+            " put another in its place; none of it was run. See who can write there, and start the run again: that"
             " replaces it.",
         )
     return data

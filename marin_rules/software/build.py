@@ -65,7 +65,7 @@ def find_python(environment: Environment, folder: str, circle: Circle) -> str | 
     python = os.path.join(path, "bin", "python")
     if not os.access(python, os.X_OK):
         raise EnvironmentBuildError(
-            f"environment {environment.name} is there, but its Python, {os.path.realpath(python)}, is not on this"
+            f"environment {environment.name} exists, but its Python, {os.path.realpath(python)}, is not on this"
             f" machine. Install that here; or delete {path}, and the next run makes it with another."
         )
     return python

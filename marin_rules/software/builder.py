@@ -71,7 +71,7 @@ class Builder:
                         self._make(lease, heartbeat)
                         python = find_python(self._environment, self._folder, self._circle)
             except LeaseLostError as lost:
-                self._say(f"was stopped while building, and looks again: {lost}")
+                self._say(f"was stopped while building, and checks again: {lost}")
                 continue
             if python is not None:
                 return python

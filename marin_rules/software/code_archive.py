@@ -87,7 +87,7 @@ def package_files(package: Path = PACKAGE) -> dict[str, bytes]:
             largest = max(_regular_files(package), key=lambda file: file.stat().st_size)
             raise SettingsError(
                 f"{package} cannot be sent to machines that do not share it: it has more than {_MOST_BYTES >> 20} MB,"
-                f" most of it {largest} ({largest.stat().st_size >> 20} MB). Move what is no code out of it."
+                f" most of it {largest} ({largest.stat().st_size >> 20} MB). Move everything but code out of it."
             )
         try:
             files[str(path.relative_to(package.parent))] = path.read_bytes()
@@ -157,7 +157,7 @@ def publish(archive: CodeArchive, folder: str, say: Callable[[str], None]) -> st
         if found is not None:
             say(
                 f"{path} was not what its name says (damaged, or put there by somebody else) and is replaced. Jobs"
-                " check it, and have run nothing of it."
+                " check it, and have run none of it."
             )
         write_atomic(path, archive.data, mode=0o644)
     return path

@@ -144,6 +144,6 @@ def explained_errors(folder: str) -> Iterator[None]:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise SettingsError(
-            f"environments cannot be made in {folder}: {reason} ({error.filename or folder}). Mend that, or name"
+            f"environments cannot be made in {folder}: {reason} ({error.filename or folder}). Fix that, or name"
             f" another folder in {FOLDER_VARIABLE}."
         ) from error

@@ -110,7 +110,7 @@ class _Reading:
         if option in _INDEX_OPTIONS:
             raise self._refusal(
                 f"names a package index ({option})",
-                "Where packages come from is for each machine to say (UV_DEFAULT_INDEX), and the address may hold a"
+                "Where packages come from is up to each machine (UV_DEFAULT_INDEX), and the address may hold a"
                 " password. Take the line out, or compile the lock with --no-emit-index-url.",
             )
         if option == "--no-binary" and not value.startswith(":"):
@@ -127,7 +127,7 @@ class _Reading:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            raise self._refusal(f"has {shown!r}, which is no pin with sha256 hashes", _AGAIN) from None
+            raise self._refusal(f"has {shown!r}, which is not a pin with sha256 hashes", _AGAIN) from None
         if requirement.url is not None and has_credentials(requirement.url):
             raise self._refusal(
                 f"has credentials in the URL of {requirement.name}",

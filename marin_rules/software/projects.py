@@ -170,5 +170,5 @@ def _list(path: str, where: str, value: object) -> Sequence[object]:
 
 def _text(path: str, where: str, value: object) -> str:
     if not isinstance(value, str):
-        raise SettingsError(f"{path}: {where} holds {value!r}, which is not a requirement: write a text")
+        raise SettingsError(f"{path}: {where} holds {value!r}, which is not a requirement: write a string")
     return value

@@ -170,7 +170,8 @@ class _Resolution:
             for group in project.locks:
                 if group not in self._names():
                     raise SettingsError(
-                        f"{project.source}: tool.marin-rules.locks names {group!r}, which is no group. {self._known()}"
+                        f"{project.source}: tool.marin-rules.locks names {group!r}, which is not a group."
+                        f" {self._known()}"
                     )
 
     def take_group(self, group: str) -> None:
@@ -206,7 +207,7 @@ class _Resolution:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            raise SettingsError(f"{source} has {without_credentials(text)!r}, which is no requirement") from None
+            raise SettingsError(f"{source} has {without_credentials(text)!r}, which is not a requirement") from None
         marker = requirement.marker
         if marker is not None and self._keep_markers and "extra" not in str(marker):
             pass  # For whoever compiles for several interpreters.
@@ -223,7 +224,7 @@ class _Resolution:
         if requirement.url is not None and has_credentials(requirement.url):
             raise SettingsError(
                 f"{source} has {without_credentials(requirement.url)!r} for {requirement.name}: there are credentials"
-                " in it, and requirements are written down. Write ${NAME} for the secret, and set that variable where"
+                " in it, and requirements are recorded. Write ${NAME} for the secret, and set that variable where"
                 " the environment is made."
             )
         self.found.add(_written(requirement))
@@ -259,8 +260,8 @@ class _Resolution:
         close = difflib.get_close_matches(canonicalize_name(group), self._names(), n=1, cutoff=_ALMOST)
         if close and abs(len(close[0]) - len(group)) <= 1 and _BARE_NAME.fullmatch(group):
             raise SettingsError(
-                f"{_ARGUMENT} has {group!r}, which is no group. Did you mean {close[0]!r}? If you do mean a package of"
-                f" that name, write {group + '>=0'!r}. {self._known()}"
+                f"{_ARGUMENT} has {group!r}, which is not a group. Did you mean {close[0]!r}? If you do mean a package"
+                f" of that name, write {group + '>=0'!r}. {self._known()}"
             )
 
     def _names(self) -> list[str]:

@@ -46,7 +46,7 @@ def _message(path: str, found: str, status: os.stat_result, whole: str) -> str:
     by_group = bool(status.st_mode & stat.S_IWGRP)
     name = f"@{group_name(status.st_gid)}" if by_group else user_name(status.st_uid).removeprefix("user ")
     return (
-        f"{whole} is not used, for steps would execute what is in it: {path}: {found}. If you share it on purpose, set"
-        f" {TRUST_VARIABLE}={name}, or `trust: ['{name}']` in the cluster's file. If it is yours alone, `chmod -R go-w"
-        f" {whole}`. Else name a folder of your own in MARIN_ENVIRONMENTS."
+        f"{whole} is not used, because steps would execute what is in it: {path}: {found}. If you share it on purpose,"
+        f" set {TRUST_VARIABLE}={name}, or `trust: ['{name}']` in the cluster's file. If it is yours alone,"
+        f" `chmod -R go-w {whole}`. Otherwise name a folder of your own in MARIN_ENVIRONMENTS."
     )

@@ -125,7 +125,7 @@ class FilesystemArtifactRegistry:
                 **{key: fields[key] for key in ("id", "version", "uri")}, relative_path=fields.get("relative_path")
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ArtifactRegistryError(f"{path} is no entry of an artifact registry: {error!r}") from error
+            raise ArtifactRegistryError(f"{path} is not an entry of an artifact registry: {error!r}") from error
 
     def _path(self, artifact_id: str, version: str) -> str:
         found = _ID.fullmatch(artifact_id)

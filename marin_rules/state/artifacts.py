@@ -133,8 +133,8 @@ def _parsed(data: bytes, file: str, kind: type[Any] | None) -> Any:
         if is_dataclass(kind):
             return typed_value(json.loads(data), kind)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        what = "JSON" if kind is None else _name(kind)
-        raise ArtifactError(f"{file} is no {what}: {error}") from error
+        what = "JSON" if kind is None else f"a {_name(kind)}"
+        raise ArtifactError(f"{file} is not {what}: {error}") from error
     raise TypeError(f"artifact_type must be a pydantic model or a dataclass, not {_name(kind)}")
 
 

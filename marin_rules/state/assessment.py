@@ -105,7 +105,7 @@ class Assessment:
             if verdict.anew:
                 return f"step {step.name!r} has no function to run, and so cannot be run again: force other steps."
             return (
-                f"step {step.name!r} has no function to run, and it is not done. Give it one; or if its data are"
+                f"step {step.name!r} has no function to run, and it is not done. Give it one; or if its data is"
                 f" complete, write {Status.SUCCESS} into {status_path(step.output_path)}."
             )
         return None
@@ -219,7 +219,7 @@ def _own_reason(step: FrozenStep, status: StatusOrError, failed_at: Callable[[Fr
 def _idle_reason(step: FrozenStep, status: StatusOrError) -> str:
     if status is Status.SUCCESS:
         return "done"
-    return "all that is built from it is done" if step.needed else "not asked for"
+    return "everything built from it is done" if step.needed else "not asked for"
 
 
 def _at(moment: str | None) -> str:

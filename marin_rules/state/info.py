@@ -92,7 +92,7 @@ def parse_info(data: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MarinRulesError(
             f"{path} is damaged ({error}). The data beside it may be fine: if you know which config made them, delete"
-            " the file, and the step is taken as it is without one; otherwise delete the directory, and it runs again."
+            " the file, and the step is accepted as it is; otherwise delete the directory, and it runs again."
         ) from error
 
 
@@ -139,8 +139,8 @@ def _clash(step: FrozenStep) -> str:
     if step.is_overridden:
         return (
             f"step {step.name!r}: its override_output_path {path} already holds another version (see {info}). Give each"
-            " version a path of its own, or delete the folder to make it anew. If the data there are what you want,"
-            f" rename {INFO_FILE}: without it they are used as they are."
+            " version a path of its own, or delete the folder to rebuild it. If the data there is what you want,"
+            f" rename {INFO_FILE}: without it the data is used as it is."
         )
     return (
         f"step {step.name!r}: {path} already holds another version (see {info}): the six digits of the path are the"

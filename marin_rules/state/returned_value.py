@@ -46,7 +46,7 @@ def returned_value(value: Any) -> ReturnedValue:
         text = json.dumps(_plain(value, as_text, 0), indent=2, allow_nan=False)
     except Exception as error:  # Code of the value itself ran, and may raise anything.
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        return ReturnedValue(warning=f"the return value is not JSON ({reason}); nothing of it was saved")
+        return ReturnedValue(warning=f"the return value is not JSON ({reason}); none of it was saved")
     if not as_text:
         return ReturnedValue(text)
     kinds = ", ".join(list(as_text)[:3])

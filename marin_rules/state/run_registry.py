@@ -73,7 +73,7 @@ _OPTIONAL = ("cluster", "digest")
 def _text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise ValueError(f"{name} is not a text: {value!r}")
+        raise ValueError(f"{name} is not a string: {value!r}")
     return value
 
 

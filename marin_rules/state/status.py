@@ -65,8 +65,8 @@ def parse_status(data: bytes, path: str) -> Status:
     except (ValueError, RecursionError) as error:
         directory = os.path.dirname(path) or "."
         raise CorruptStatusError(
-            f"the status file {path} holds {_shortened(data)}, which is no status. Look at the data in "
-            f"{directory}: if they are complete, write {Status.SUCCESS} into the file; otherwise delete the "
+            f"the status file {path} holds {_shortened(data)}, which is not a status. Look at the data in "
+            f"{directory}: if it is complete, write {Status.SUCCESS} into the file; otherwise delete the "
             "file, and the next run does the step again."
         ) from error
 

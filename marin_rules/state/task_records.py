@@ -202,14 +202,14 @@ def check_layout(step: str, output_path: str, tasks: int | None, layout: Layout 
     if layout is None or layout.tasks == tasks:
         return
     begun = f"step {step} was begun with tasks={layout.tasks}"
-    now = "is a step of one piece in this run" if tasks is None else f"has tasks={tasks} in this run"
+    now = "is not divided into tasks in this run" if tasks is None else f"has tasks={tasks} in this run"
     records = read_records(output_path, layout.round, range(layout.tasks))
     done = [task for task, record in records.items() if record.is_done]
     if done:
         raise TasksChangedError(
             f"{begun}, of which {len(done)} {'is' if len(done) == 1 else 'are'} done, and {now}: their results would"
-            f" be mixed. Set tasks={layout.tasks} to go on, or delete {output_path} to begin anew (see `marin-rules"
-            " delete`)."
+            f" be mixed. Set tasks={layout.tasks} to continue, or delete {output_path} to start over (see"
+            " `marin-rules delete`)."
         )
     for task, record in records.items():
         holder = TaskPlace(output_path, layout.round, task).holder() if record.status is Status.RUNNING else None
@@ -332,7 +332,7 @@ def failures_in_words(tasks: int, errors: Mapping[int, str], left: int = 0) -> s
     more = "" if len(errors) <= 11 else f" and {len(errors) - 11} more"
     text = f"{len(errors)} of {tasks} tasks failed: task {first}: {errors[first]}"
     text += f"; also {'task' if len(others) == 1 else 'tasks'} {', '.join(others)}{more}" if others else ""
-    return text + (f"; {left} more were not tried, for nothing but failures came before" if left else "")
+    return text + (f"; {left} more were not tried, because everything before them failed" if left else "")
 
 
 def joined_artifacts(artifacts: Sequence[Any]) -> str:

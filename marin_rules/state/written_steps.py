@@ -110,7 +110,7 @@ def the_step(text: str, prefix: str) -> WrittenStep:
     if not found:
         raise UnknownStepError(
             f"no step {text!r} below {prefix}: write its name, its <name>-<hash> or its output path, and --prefix if"
-            " the data are elsewhere"
+            " the data is elsewhere"
         )
     if len(found) > 1:
         raise UnknownStepError(f"{text!r} may be one of several steps; name it by its path:\n{_lines(found)}")

@@ -285,7 +285,7 @@ def _refusal(size: int, left: int, limit: int, what: str, source: str | None, ta
         f" {size_text(size)}, but only {size_text(left)} of the budget of {size_text(limit)} are left. {cost}"
         " Use data in the same region; or, if it is worth it, raise the budget: mirrored(path, budget_gb=...) in the"
         f" step's config, mirror_budget(gb) around the code, or {BUDGET_VARIABLE}=<gigabytes>."
-        f" {PAY_VARIABLE}=1 refuses nothing."
+        f" {PAY_VARIABLE}=1 turns these refusals off."
     )
 
 

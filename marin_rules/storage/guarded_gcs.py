@@ -142,7 +142,7 @@ def _warn_once(bucket: str) -> None:
     if bucket not in _warned:
         _warned.add(bucket)
         logger.warning(
-            "the location of gs://%s is not known: reads from it are not charged to the budget. Ask for the right to"
+            "the location of gs://%s is not known: reads from it are not charged to the budget. Ask for permission to"
             " list its objects, or add it to the cluster's region_buckets.",
             bucket,
         )

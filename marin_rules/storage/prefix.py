@@ -78,7 +78,7 @@ def check_default_prefix(prefix: str) -> None:
         found = found or objection(status, Circle.own())
     if found is not None:
         raise UntrustedError(
-            f"{prefix}, where steps are stored when nobody says otherwise, is not used: {found}. Choose a folder of"
+            f"{prefix}, where steps are stored by default, is not used: {found}. Choose a folder of"
             f" your own with --prefix, `--config prefix=...` or {PREFIX_VARIABLE}."
         )
 

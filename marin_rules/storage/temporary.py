@@ -31,5 +31,5 @@ def marin_temp_bucket(ttl_days: float, prefix: str = "", source_prefix: str | No
 
 def _rounded_up(days: float, offered: tuple[int, ...]) -> int:
     if not days > 0:
-        raise ValueError(f"ttl_days is {days}: write how many days the data are kept, such as 1")
+        raise ValueError(f"ttl_days is {days}: write how many days the data is kept, such as 1")
     return next((day for day in offered if day >= days), offered[-1])

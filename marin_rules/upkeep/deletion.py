@@ -27,7 +27,7 @@ def check_deletable(path: str, prefix: str) -> None:
     if is_url(path):
         raise MarinRulesError(
             f"{path} is in a bucket, where `delete` cannot do it in one piece: remove it with the store's own tools,"
-            " when `marin-rules jobs list` shows nobody at it"
+            " when `marin-rules jobs list` shows nobody using it"
         )
     base = prefix if not is_url(prefix) and _is_below(path, prefix) else os.sep
     expected = os.path.join(os.path.realpath(base), os.path.relpath(path, base))

@@ -48,7 +48,7 @@ def last_line(error: str) -> str:
 
 def _next(failed: Sequence[FailedStep], retries_failed: bool) -> str:
     if not failed:
-        return "Run the same command again to go on: what is done is kept."
+        return "Run the same command again to continue: what is done is kept."
     if retries_failed:
-        return "Run the same command again to try once more: what is done is kept."
+        return "Run the same command again to retry: what is done is kept."
     return "Steps that failed are run again with force_run_failed=true: what is done is kept."

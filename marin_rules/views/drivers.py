@@ -47,7 +47,7 @@ def how_it_ended(driver: ActiveDriver) -> str:
     if driver.end is None and not record.is_asked_to_stop:
         return (
             f"driver {record.id} is gone: it was killed, or cancelled before it ran, and could not say how the run"
-            " ended. Finished steps are kept: submit it again to go on, or end what is left of it with `marin-rules"
+            " ended. Finished steps are kept: submit it again to continue, or end what is left of it with `marin-rules"
             f" jobs stop {record.id}`"
         )
     if driver.exit_code == 0:

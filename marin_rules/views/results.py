@@ -32,7 +32,7 @@ def results(
     def reason(step: FrozenStep) -> str:
         return f"  ({_GONE if step.output_path in gone else left_out.get(step.index, _NO_TARGET)})"
 
-    title = "asked for, but not there any more:" if any(step.output_path in gone for step in missing) else _NOT_BUILT
+    title = "asked for, but no longer there:" if any(step.output_path in gone for step in missing) else _NOT_BUILT
     said = _listed(title, missing, plan, reason)
     return f"{said}\n{_listed('the other results are in:', done, plan, lambda step: '')}" if done else said
 

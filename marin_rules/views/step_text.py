@@ -71,7 +71,7 @@ def _holder(path: str) -> str | None:
     try:
         record = peek(path)
     except CorruptLeaseError:
-        return "nobody knows: its lease is damaged"
+        return "unknown: its lease is damaged"
     return None if record is None else describe(record, time.time())
 
 

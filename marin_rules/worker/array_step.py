@@ -151,7 +151,7 @@ def end_array(
         if not waits:
             return False
         if time.monotonic() > give_up:
-            say(f"step {step.name}: all tasks have ended, and somebody else has the step: it is theirs to end")
+            say(f"step {step.name}: all tasks have ended, and another worker holds the step and will end it")
             return False
         sleep(_PAUSE_SECONDS)
     with held(lease):

@@ -75,7 +75,7 @@ def _outcome(returned: Returned | None, exit_status: int, ending_seconds: float)
     if os.WIFEXITED(exit_status):
         code = os.WEXITSTATUS(exit_status)
         if code == EXIT_UNWRITTEN:
-            return Outcome(error=f"{after}what it had written could not be brought to its files (see the log)")
+            return Outcome(error=f"{after}what it had written could not be flushed to its files (see the log)")
         if code - 128 in STOP_SIGNALS:
             return Outcome(complete=outcome.complete, stopped_by=code - 128)
     death = _death(exit_status, before="while it was ending")

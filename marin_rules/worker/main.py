@@ -76,11 +76,11 @@ def _run_element(plan: FrozenPlan, step: FrozenStep, number: int, first_task: in
     """Do the task of the job that this process is in."""
     allocation = own_allocation()
     if allocation is None or allocation.element is None:
-        raise MarinRulesError(f"step {step.name}: this is no element of a job array, so its task is not known")
+        raise MarinRulesError(f"step {step.name}: this is not an element of a job array, so its task is not known")
     task = first_task + allocation.element
     is_over = partial(round_is_over, step, number)
     if is_over():
-        _say(f"step {step.name} is done, or was begun anew since this job was submitted: nothing to do here")
+        _say(f"step {step.name} is done, or was started over since this job was submitted: nothing to do here")
         return EXIT_DONE
     code = Worker(plan, step, task=TaskOrder(task, number, label=f"{step.name} task {task}", is_over=is_over)).run()
     if code == EXIT_DONE:

@@ -14,7 +14,5 @@ def brought_to_disk(outcome: Outcome, output_path: str) -> Outcome:
     try:
         flush_folder(output_path, leave_out=_BOOKS)
     except OSError as error:
-        return Outcome(
-            error=f"its function returned, but what it had written could not be brought to the disk: {error}"
-        )
+        return Outcome(error=f"its function returned, but what it had written could not be flushed to disk: {error}")
     return outcome

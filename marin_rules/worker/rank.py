@@ -27,7 +27,7 @@ def main() -> NoReturn:
     parser.add_argument("--plan", required=True)
     parser.add_argument("--digest")
     parser.add_argument("--step", required=True)
-    parser.add_argument(REPORT_OPTION, required=True, help="the folder for what came of the ranks")
+    parser.add_argument(REPORT_OPTION, required=True, help="the folder for the reports of the ranks")
     options = parser.parse_args()
     plan = read_plan(options.plan, options.digest)
     step = plan.by_key[options.step]

@@ -142,7 +142,7 @@ def check_report(run: Run, folder: str) -> None:
     """Refuse a folder for reports that is not the run's own: on some clusters, whoever can write to the bucket could
     name another one."""
     if ".." in folder.split("/") or not folder.startswith(f"{run.directory.rstrip('/')}/"):
-        raise MarinRulesError(f"{folder} is no place for what came of ranks: it is not below {run.directory}")
+        raise MarinRulesError(f"{folder} is not a place for the reports of ranks: it is not below {run.directory}")
 
 
 def write_report(folder: str, rank: int, outcome: Outcome) -> None:

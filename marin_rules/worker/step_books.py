@@ -131,7 +131,7 @@ class StepBooks:
         """Refuse what was stopped, or has failed, and is not to be run again."""
         if status is Status.FAILED and waited:
             has_log = file_size(self.log_path) is not None
-            where = f"{self.log_path} tells why" if has_log else "its worker left no log, and those of Marin leave none"
+            where = f"{self.log_path} says why" if has_log else "its worker left no log, and those of Marin leave none"
             raise MarinRulesError(
                 f"the step failed in the other run that had it; {where}."
                 " Start the experiment again to run it once more."

@@ -77,7 +77,7 @@ def _configure_logging() -> None:
     level = int(wanted) if wanted.isdigit() else logging.getLevelNamesMapping().get(wanted)
     logging.basicConfig(level=logging.INFO if level is None else level, format=_LOG_FORMAT)
     if level is None:
-        logging.getLogger(__name__).warning("%s=%s is no level of logging; using INFO", LOG_LEVEL_VARIABLE, wanted)
+        logging.getLogger(__name__).warning("%s=%s is not a logging level; using INFO", LOG_LEVEL_VARIABLE, wanted)
 
 
 def _line_buffered() -> None:

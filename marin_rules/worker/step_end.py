@@ -39,7 +39,7 @@ EXIT_THROUGH = 85
 says as well, and a program that takes the place of Python, before the last buffers are flushed."""
 
 EXIT_UNWRITTEN = 74
-"""EX_IOERR: something that the step had written to a file could not be brought to the disk."""
+"""EX_IOERR: something that the step had written to a file could not be flushed to disk."""
 
 _GOOD = (0, EXIT_THROUGH)
 """Exit codes of processes that have not failed: of forked copies and ranks, and of the step's own."""

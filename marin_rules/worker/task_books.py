@@ -71,7 +71,7 @@ class TaskBooks:
         if self.record is not None and self.record.status is Status.FAILED and waited:
             raise MarinRulesError(
                 f"task {self._place.task} failed in the other run that had it ({self.record.error}); {self.log_path}"
-                " tells why. Start the experiment again to run it once more."
+                " says why. Start the experiment again to run it once more."
             )
         self.attempts = 0 if self.record is None else self.record.attempt
         running = TaskRecord(Status.RUNNING, {"worker_id": self._owner.worker_id, "attempt": self.attempts + 1})

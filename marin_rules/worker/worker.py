@@ -342,7 +342,7 @@ class Worker:
             try:
                 self.books.note_start()
             except (OSError, LeaseLostError) as error:
-                self._say(f"could not write down yet that it runs: {error}")
+                self._say(f"could not record yet that it is running: {error}")
 
     @staticmethod
     def _pass_on(descriptor: int, streams: dict[int, OutputStream]) -> bytes | None:
@@ -407,7 +407,7 @@ class Worker:
             persistently(
                 lambda: self.lease.overwrite(path, data, durable=durable),
                 is_in_vain=is_in_vain,
-                say=lambda text: self._say(f"is finished, but cannot say so yet, and {text}"),
+                say=lambda text: self._say(f"is finished, but cannot record that yet, and {text}"),
             )
 
         return overwrite
@@ -483,7 +483,7 @@ def _emptied(step: FrozenStep) -> str:
     """Why a step whose lease is gone, with nobody else to have it, has failed."""
     return (
         f"its output folder {step.output_path} was emptied or removed while it ran. That removed the step's lease, so"
-        " that its result cannot count. Most likely the step did it itself (shutil.rmtree, fs.rm): let it remove only"
+        " its result is discarded. Most likely the step did it itself (shutil.rmtree, fs.rm): let it remove only"
         " files of its own, or a folder below its output path, and run it again."
     )
 

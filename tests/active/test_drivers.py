@@ -131,7 +131,7 @@ def test_a_driver_is_stopped_with_what_it_leaves(world: ActiveWorld) -> None:
     world.grid.add("8", tag_of(plan, plan.steps[0]), JobState.WAITING)
     said: list[str] = []
     stopped = stop_driver(record, world.queues, said.append, world.clock)
-    assert said[0] == f"told driver {record.id} (grid job 7) to end, waiting for it"
+    assert said[0] == f"asked driver {record.id} (grid job 7) to end, waiting for it"
     assert record.is_asked_to_stop
     assert world.grid.cancelled[0] == "7", "the driver first: it starts further jobs"
     assert [(one.step.name, one.status) for one in stopped] == [("a", "CANCELLED")]

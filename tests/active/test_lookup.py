@@ -48,7 +48,7 @@ def test_jobs_of_forgotten_runs_below_two_prefixes_are_two_steps(world: ActiveWo
     found = find_steps(survey, "a-123456")
     assert [step.place for step in found] == ["aaaaaaaaaaaa", "bbbbbbbbbbbb"]
     assert [[one.run for one in survey.of_step(step)] for step in found] == [["gone-7"], ["gone-8"]]
-    with pytest.raises(NotFoundError, match=r"a-123456 \(its run is forgotten\)"):
+    with pytest.raises(NotFoundError, match=r"a-123456 \(its run is no longer recorded\)"):
         the_only(found, "a-123456")
 
 

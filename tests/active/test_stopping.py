@@ -274,7 +274,7 @@ def test_a_silent_cluster_is_waited_for_and_told_of_once(world: ActiveWorld) -> 
     assert stop(world, plan.steps[0]).status is Status.CANCELLED
     assert world.said == [
         "stopping a: cancelled cloud job 7",
-        "waiting for cloud to tell of the jobs: no answer for 20 s",
+        "waiting for cloud to report the jobs: no answer for 20 s",
     ]
 
 
@@ -478,7 +478,7 @@ def test_a_step_with_a_damaged_status_is_not_overwritten(world: ActiveWorld) -> 
     world.cloud.add("7", tag_of(plan, plan.steps[0]), JobState.WAITING)
     world.work(plan.steps[0], dead_here())
     Path(status_path(plan.steps[0].output_path)).write_text("?")
-    with pytest.raises(MarinRulesError, match="which is no status"):
+    with pytest.raises(MarinRulesError, match="which is not a status"):
         stop(world, plan.steps[0])
     assert world.status(plan.steps[0]) == "?"
     assert not world.is_held(plan.steps[0])

@@ -60,7 +60,7 @@ def test_too_expensive() -> None:
 def test_what_is_unknown_may_cost_anything() -> None:
     assert refusal([TRAIN, ODD, ENDLESS], 1000) == (
         "max_usd=1000 cannot be kept: the price of odd is unknown: ask for other machines, or add their price to"
-        " config/machine_prices.yaml; endless may run for ever: set `runtime` in the cluster's file, or --set-resources"
+        " config/machine_prices.yaml; endless may run forever: set `runtime` in the cluster's file, or --set-resources"
         " RULE:runtime=MINUTES."
     )
 

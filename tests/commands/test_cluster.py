@@ -72,7 +72,7 @@ def test_the_only_cluster_that_is_here(here: list[Cluster], capsys: pytest.Captu
 def test_no_cluster_or_several(names: Sequence[str], here: list[Cluster], capsys: pytest.CaptureFixture[str]) -> None:
     here.extend(map(cluster, names))
     assert main(["cluster", "discover"]) == 1
-    assert f"can be asked: {', '.join(names) or 'none'}. " in capsys.readouterr().err
+    assert f"This machine can ask: {', '.join(names) or 'none'}. " in capsys.readouterr().err
     assert main(["cluster", "discover", "grid"]) == 0
     assert capsys.readouterr().out.startswith("grid:\n")
 
@@ -129,4 +129,4 @@ def test_the_blocks_of_the_file_say_which_clusters_are_meant(
     assert main(["cluster", "check", *words, "--prefix", "gs://bucket"]) == 0
     assert capsys.readouterr().out == "ok           door of lab: cloud\nok           door of lab: grid\n"
     assert main(["cluster", "check", "--cluster", "empty"]) == 1
-    assert "has no block of a cluster: cloud, grid" in capsys.readouterr().err
+    assert "has no block for a cluster: cloud, grid" in capsys.readouterr().err

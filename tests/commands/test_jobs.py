@@ -115,7 +115,7 @@ def test_the_jobs_of_a_forgotten_run(world: ActiveWorld, capsys: pytest.CaptureF
     assert main(["jobs", "list"]) == 0
     assert "RUNNING (driver gone)" in capsys.readouterr().out
     assert main(["jobs", "logs", "a"]) == 1
-    assert "the output path of step a-123456 is not known: its run is forgotten" in capsys.readouterr().err
+    assert "the output path of step a-123456 is not known: its run is no longer recorded" in capsys.readouterr().err
     assert main(["jobs", "stop", "gone-1"]) == 0
     assert capsys.readouterr().out == "stopped a\nstopped run gone-1\n"
     assert world.cloud.cancelled == ["7"]

@@ -32,7 +32,7 @@ def test_without_write_nothing_is_changed(repository: Path, capsys: pytest.Captu
     told = capsys.readouterr()
     assert "+from marin_rules import ExecutorStep, executor_main" in told.out
     assert f"{repository}/experiments/b.py:1: marin.processing.tokenize.tokenize: " in told.err
-    assert "1 imports to rewrite (--write does it), 1 places need a hand" in told.err
+    assert "1 imports to rewrite (--write does it), 1 places to edit by hand" in told.err
     assert (repository / "experiments/a.py").read_text() == SCRIPT
 
 
@@ -83,8 +83,8 @@ def test_what_is_no_python_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "y.py").write_bytes(b"# \xe9 without a coding")
     assert main(["migrate", str(tmp_path)]) == 1
     told = capsys.readouterr().err
-    assert f"{tmp_path}/x.py: not rewritten, it is no Python" in told
-    assert f"{tmp_path}/y.py: not rewritten, it is no Python" in told
+    assert f"{tmp_path}/x.py: not rewritten, it is not Python" in told
+    assert f"{tmp_path}/y.py: not rewritten, it is not Python" in told
     assert main(["migrate", str(tmp_path / "nothing")]) == 1
     assert "there is no" in capsys.readouterr().err
 
@@ -96,5 +96,5 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_rewritte
     assert main(["migrate", str(repository / "experiments"), "--write"]) == 1
     told = capsys.readouterr().err
     assert f"{repository}/experiments/a0.py: not rewritten, it cannot be read (No such file or directory)" in told
-    assert "1 imports rewritten, 2 places need a hand" in told
+    assert "1 imports rewritten, 2 places to edit by hand" in told
     assert "marin_rules" in (repository / "experiments/a.py").read_text()

@@ -71,7 +71,7 @@ def test_a_person_is_asked(
     assert main(["delete", "data", "--prefix", "out"]) == (0 if is_deleted else 1)
     told = capsys.readouterr().out
     assert f"data  {prefix}/data-a1b2c3  (SUCCESS, 3 files, 1.5 MB)" in told
-    assert f"which stay as they are and are not run again for it:\n  {prefix}/stats-d4e5f6  not run" in told
+    assert f"they stay as they are and do not run again:\n  {prefix}/stats-d4e5f6  not run" in told
     assert ("nothing was deleted" in told) != is_deleted
     assert (prefix / "data-a1b2c3").exists() != is_deleted
 
@@ -79,7 +79,7 @@ def test_a_person_is_asked(
 def test_nobody_can_be_asked(prefix: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main(["delete", "data", "--prefix", "out"]) == 1
-    assert capsys.readouterr().err == "marin-rules: nobody can be asked here: add --yes to delete it\n"
+    assert capsys.readouterr().err == "marin-rules: there is no terminal to ask on: add --yes to delete it\n"
     assert (prefix / "data-a1b2c3" / "file").exists()
 
 

@@ -141,7 +141,7 @@ def test_a_driver_that_cannot_write_down_its_end_tries_again(drivers: Drivers, l
     in_the_way = drivers.folder / name / "end.json"
     in_the_way.mkdir()
     lab.open_gate()
-    lab.wait_until(lambda: "cannot be written down yet, and will try again" in drivers.printed(name), "a word")
+    lab.wait_until(lambda: "cannot be recorded yet, and will try again" in drivers.printed(name), "a word")
     in_the_way.rmdir()
     waited = drivers.run("jobs", "wait", name)
     assert (waited.code, waited.output) == (0, f"marin-rules: driver {name}: done\n")
@@ -171,7 +171,7 @@ def test_without_a_terminal_an_interrupt_detaches(drivers: Drivers, lab: Lab, ch
     ended = following.wait()
     assert ended.code == 0
     assert re.search(
-        r"goes on without this terminal: `marin-rules jobs logs -f experiment-\S+` follows it", ended.output
+        r"continues without this terminal: `marin-rules jobs logs -f experiment-\S+` follows it", ended.output
     )
     lab.open_gate()
     assert drivers.run("jobs", "wait", "experiment").code == 0
@@ -200,7 +200,7 @@ def test_in_a_terminal_an_interrupt_asks(
             keys.write(CONTROL_C)
             for reply in replies:
                 questions += 1
-                asked = partial(lambda count: following.output.count("or go on following (c)?") == count, questions)
+                asked = partial(lambda count: following.output.count("or continue following (c)?") == count, questions)
                 following.wait_for(asked, "a question")
                 keys.write(f"{reply}\n".encode())
     assert following.wait().code == code, following.output
@@ -227,8 +227,8 @@ def test_a_name_is_taken_until_its_driver_has_ended(drivers: Drivers, lab: Lab, 
 @pytest.mark.parametrize(
     ("options", "command", "said"),
     [
-        ([], [], "what is to be submitted?"),
-        ([], ["make", "run"], "cannot submit 'make': only snakemake and python are understood"),
+        ([], [], "what should be submitted?"),
+        ([], ["make", "run"], "cannot submit 'make': only snakemake and python are supported"),
         ([], ["python", "nosuch.py"], "there is no experiment file nosuch.py"),
         ([], ["snakemake", "{snakefile}", "experiment=nosuch.py"], "there is no experiment file nosuch.py"),
         ([], ["python", "broken.py"], "SyntaxError"),
@@ -237,9 +237,9 @@ def test_a_name_is_taken_until_its_driver_has_ended(drivers: Drivers, lab: Lab, 
         ([], ["snakemake", "{snakefile}", "experiment=experiment.py", "-n"], "a dry run is not submitted"),
         ([], ["python", "experiment.py", "--nosuch"], "nosuch"),
         ([], ["snakemake", "{snakefile}", "experiment=experiment.py", "--dag"], "the command runs no steps"),
-        ([], ["python", "after.py"], "after.py goes on after executor_main (line 27)"),
+        ([], ["python", "after.py"], "after.py continues after executor_main (line 27)"),
         (["-e", "NOSUCH"], ["python", "experiment.py"], "-e NOSUCH: it is not set here"),
-        (["-e", "2X=3"], ["python", "experiment.py"], "-e '2X': this is no name of a variable"),
+        (["-e", "2X=3"], ["python", "experiment.py"], "-e '2X': this is not the name of a variable"),
         (["--name", "a b"], ["python", "experiment.py"], "--name 'a b': write letters, digits"),
         (["--cluster", "nosuch"], ["python", "experiment.py"], "cluster 'nosuch': there is no nosuch.yaml in"),
         (["--cluster", "data"], ["python", "experiment.py"], "cluster data has no queue for drivers"),

@@ -105,7 +105,7 @@ def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(b"cluster: [1\n", "is no YAML"), (b"cluster: \xff\n", "is no YAML"), (b"- a\n- b\n", "has no keys")],
+    [(b"cluster: [1\n", "is not YAML"), (b"cluster: \xff\n", "is not YAML"), (b"- a\n- b\n", "has no keys")],
 )
 def test_a_configuration_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "config").mkdir()

@@ -39,11 +39,14 @@ def test_two_programs_are_understood(words: list[str], program: Program, argumen
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "what is to be submitted? Write `marin-rules submit ... -- snakemake ...`"),
-        (["make", "run"], "cannot submit 'make': only snakemake and python are understood; write"),
-        (["./snakemake.sh"], "only snakemake and python are understood"),
-        (["pythonic", "x.py"], "only snakemake and python are understood"),
-        (["/other/bin/python", "x.py"], "it is of another environment than this marin-rules, which runs with /env/bin"),
+        ([], "what should be submitted? Write `marin-rules submit ... -- snakemake ...`"),
+        (["make", "run"], "cannot submit 'make': only snakemake and python are supported; write"),
+        (["./snakemake.sh"], "only snakemake and python are supported"),
+        (["pythonic", "x.py"], "only snakemake and python are supported"),
+        (
+            ["/other/bin/python", "x.py"],
+            "it belongs to a different environment from this marin-rules, which runs with /env/bin",
+        ),
         (["/other/bin/snakemake"], "or write snakemake alone"),
         (["python"], "the experiment's file comes first"),
         (["python", "-m", "x"], "the experiment's file comes first"),
@@ -65,11 +68,11 @@ def test_variables_come_from_the_environment_or_from_the_command_line() -> None:
     ("text", "said"),
     [
         ("TOKEN", "-e TOKEN: it is not set here; `export TOKEN=...` first, or write -e TOKEN=VALUE"),
-        ("my token", "-e 'my token': this is no name of a variable"),
-        ("1ST=hidden", "-e '1ST': this is no name of a variable"),
-        ("=hidden", "-e '': this is no name of a variable"),
-        ("", "-e '': this is no name of a variable"),
-        ("MARIN_RULES_PLAN=hidden", "steer marin-rules"),
+        ("my token", "-e 'my token': this is not the name of a variable"),
+        ("1ST=hidden", "-e '1ST': this is not the name of a variable"),
+        ("=hidden", "-e '': this is not the name of a variable"),
+        ("", "-e '': this is not the name of a variable"),
+        ("MARIN_RULES_PLAN=hidden", "control marin-rules"),
     ],
 )
 def test_bad_variables_are_refused_without_their_values(text: str, said: str) -> None:

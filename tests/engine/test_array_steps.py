@@ -96,7 +96,7 @@ def files_of(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "words"), [(16, "has tasks=16 in this run"), (None, "is a step of one piece in this run")]
+    ("tasks", "words"), [(16, "has tasks=16 in this run"), (None, "is not divided into tasks in this run")]
 )
 def test_another_number_of_tasks_is_refused_and_nothing_changes(
     tasks: int | None, words: str, array: ArrayLab, lab: Lab

@@ -197,7 +197,7 @@ def test_a_new_experiment_runs_as_foretold_then_is_cached_and_needs_no_ancestors
     shutil.rmtree(ancestor)
     said = workplace.dry_run()
     assert states(said) == {"data": "not needed", "model": "cached", "score": "cached", "stats": "cached"}
-    assert table_of(said)["data"].reason == "all that is built from it is done"
+    assert table_of(said)["data"].reason == "everything built from it is done"
     assert "4 steps: 3 cached, 1 not needed" in said.splitlines()
     again = workplace.run()
     assert again.code == 0, again.output

@@ -132,7 +132,7 @@ def test_an_interrupt_cancels_the_step_and_leaves_nothing_behind(
     result = run.wait(30)
     assert result.code == (1 if door == "snakemake" else 130), result.output
     assert "error:" not in result.output
-    end = "\n0 done, 1 stopped, 1 not run\nRun the same command again to go on: what is done is kept.\n"
+    end = "\n0 done, 1 stopped, 1 not run\nRun the same command again to continue: what is done is kept.\n"
     assert end in result.output
     lab.wait_until(lambda: not run.alive(), "the end of all processes")
     assert not any(lab.is_running(pid) for pid in pids)

@@ -41,7 +41,7 @@ def test_a_report_executes_nothing() -> None:
 @pytest.mark.parametrize(
     ("details", "message"),
     [
-        ({"touch": True}, "--touch would call steps done that are not"),
+        ({"touch": True}, "--touch would mark steps as done that are not"),
         ({"resource_settings": SimpleNamespace(nodes=-1, cores=None)}, r"\(-j, --cores\) must be at least 1, not -1"),
         ({"resource_settings": SimpleNamespace(nodes=None, cores=0)}, r"must be at least 1, not 0"),
     ],

@@ -66,9 +66,7 @@ def test_what_the_disk_did_not_take_is_no_success(lab: Lab, notes: Path) -> None
     result = lab.snakemake(experiment=file, env={"BROKEN": "b"})
     assert result.code != 0
     path = lab.folder_of("write") / "deep" / "b"
-    assert (
-        f"what it had written could not be brought to the disk: [Errno 5] Input/output error: '{path}'" in result.output
-    )
+    assert f"what it had written could not be flushed to disk: [Errno 5] Input/output error: '{path}'" in result.output
     assert lab.status_of("write") == "FAILED"
     assert lab.snakemake(experiment=file).code == 0
     assert lab.status_of("write") == "SUCCESS"

@@ -62,7 +62,7 @@ def test_one_step_runs_again_by_its_name(lab: Lab, tmp_path: Path) -> None:
         ),
         (["-n", "second"], {}, "second is the rule of steps, and Snakemake wants a target."),
         ([], {"force": "^d"}, "force: '^d' matches no step"),
-        (["--summary"], {}, "--summary speaks of files and their dates"),
+        (["--summary"], {}, "--summary is about files and their dates"),
         (
             ["--delete-all-output"],
             {},

@@ -216,7 +216,7 @@ def test_habits_of_real_programs(lab: Lab, tmp_path: Path) -> None:
     assert b"PK" in written.pop("archive_for_an_upload")
     assert set(written.values()) == {b"whole"}
     for name in set(losing) - {"fetches_a_stop_signal"}:
-        assert "could not be brought to its files" in lab.info_of(name)["run"]["error"], name
+        assert "could not be flushed to its files" in lab.info_of(name)["run"]["error"], name
     assert all(not (lab.folder_of("closes_all_files") / str(number)).read_bytes() for number in range(30))
     assert "the end of the log" in (lab.folder_of("buffered_for_the_log") / ".executor_log").read_text()
     assert "Exception ignored" not in (lab.folder_of("computes_in_the_background") / ".executor_log").read_text()

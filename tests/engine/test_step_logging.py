@@ -28,7 +28,7 @@ LOGGING = """
         (None, ["INFO __main__: a message", "WARNING library: a warning"]),
         ("debug", ["DEBUG __main__: a detail", "INFO __main__: a message", "WARNING library: a warning"]),
         ("30", ["WARNING library: a warning"]),
-        ("loud", ["LOUD is no level of logging; using INFO", "INFO __main__: a message", "WARNING library: a warning"]),
+        ("loud", ["LOUD is not a logging level; using INFO", "INFO __main__: a message", "WARNING library: a warning"]),
     ],
 )
 def test_what_a_step_logs(door: str, level: str | None, seen: list[str], lab: Lab) -> None:
@@ -41,7 +41,12 @@ def test_what_a_step_logs(door: str, level: str | None, seen: list[str], lab: La
     )
     assert run.code == 0, run.output
     log = (lab.folder_of("speaker") / ".executor_log").read_text()
-    everything = ("DEBUG __main__: a detail", "INFO __main__: a message", "WARNING library: a warning", "is no level")
+    everything = (
+        "DEBUG __main__: a detail",
+        "INFO __main__: a message",
+        "WARNING library: a warning",
+        "is not a logging level",
+    )
     for text in (log, run.output):
         assert [words for words in seen if words not in text] == []
         assert sum(text.count(words) for words in everything) == len(seen)

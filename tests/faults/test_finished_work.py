@@ -43,7 +43,7 @@ def test_a_pause_in_which_nobody_took_the_lease(
     send(processes, signal.SIGSTOP)
     lab.wait_until(lambda: time.monotonic() > paused + LIFETIMES_PAUSED * LIFETIME, "the end of the pause")
     send(processes, signal.SIGCONT)
-    lab.wait_until(lambda: "goes on" in worker.output, "the lease is kept")
+    lab.wait_until(lambda: "and it continues" in worker.output, "the lease is kept")
     (turns / "0.go").touch()
 
     assert nursery.wait(worker) == 0, worker.output
@@ -51,7 +51,7 @@ def test_a_pause_in_which_nobody_took_the_lease(
     log = place.read(f"{nursery.folder_of('blob/0')}/{LOG}") or b""
     for text in (worker.output, log.decode()):
         assert "[blob/0] was paused for " in text
-        assert "nobody took its lease meanwhile, and it goes on" in text
+        assert "nobody took its lease meanwhile, and it continues" in text
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -70,7 +70,7 @@ def test_the_last_writes_are_refused_for_a_while(
     lab.wait_until(lambda: "the first attempt waits" in worker.output, "the step runs")
     place.emulator.inject(refusal, methods=["POST", "PUT"], path=f"{STATUS}$")
     (turns / "0.go").touch()
-    told = "[blob/0] is finished, but cannot say so yet, and will try again: cannot write"
+    told = "[blob/0] is finished, but cannot record that yet, and will try again: cannot write"
     lab.wait_until(lambda: told in worker.output, "the refusal")
     place.emulator.clear_faults()
     assert nursery.wait(worker) == 0, worker.output

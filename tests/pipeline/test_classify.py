@@ -209,9 +209,9 @@ def test_what_is_no_model_is_named(corpus: Any) -> None:
     ("change", "told"),
     [
         ({"labels": ("good", "good")}, "two labels or more"),
-        ({"labels": ("good", "very bad")}, "'very bad' is no single word"),
-        ({"labels": ("good", "")}, "'' is no single word"),
-        ({"labels": ("good", "__label__bad")}, "is no single word"),
+        ({"labels": ("good", "very bad")}, "'very bad' is not a single word"),
+        ({"labels": ("good", "")}, "'' is not a single word"),
+        ({"labels": ("good", "__label__bad")}, "is not a single word"),
         ({"val_frac": 1.0}, "cannot be held out"),
         ({"val_frac": 1e-9}, "holds out no document"),
         ({"sampling_rate": 0}, "sampling_rate is 0"),

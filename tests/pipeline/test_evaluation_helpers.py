@@ -139,16 +139,16 @@ def test_an_unknown_task_of_a_folder_is_refused_while_planning(experiments: Any,
 
 
 CODE = {
-    "a function": ("task: quiz\nprocess_docs: !function utils.run\n", r"has Python executed \(process_docs\)"),
-    "one of Python's": ("task: quiz\ndoc_to_text: !function os.system\n", r"has Python executed \(doc_to_text\)"),
+    "a function": ("task: quiz\nprocess_docs: !function utils.run\n", r"executes Python \(process_docs\)"),
+    "one of Python's": ("task: quiz\ndoc_to_text: !function os.system\n", r"executes Python \(doc_to_text\)"),
     "one in a list": (
         "task: quiz\nfilter_list:\n  - filter: [{filter_fn: !function a.b}]\n",
-        r"has Python executed \(filter_fn\)",
+        r"executes Python \(filter_fn\)",
     ),
-    "a class": ("task: quiz\nclass: anything\n", r"has Python executed \(class\)"),
-    "a file elsewhere": ("task: quiz\ninclude: /tmp/other.yaml\n", "includes a file outside of its folder"),
-    "a file above": ("task: quiz\ninclude: [own.yaml, ../other.yaml]\n", "includes a file outside of its folder"),
-    "a file by an alias": ("task: quiz\nx: &place ../other.yaml\ninclude: *place\n", "outside of its folder"),
+    "a class": ("task: quiz\nclass: anything\n", r"executes Python \(class\)"),
+    "a file elsewhere": ("task: quiz\ninclude: /tmp/other.yaml\n", "includes a file outside its folder"),
+    "a file above": ("task: quiz\ninclude: [own.yaml, ../other.yaml]\n", "includes a file outside its folder"),
+    "a file by an alias": ("task: quiz\nx: &place ../other.yaml\ninclude: *place\n", "outside its folder"),
     "pickled data": ("group: quiz\ntask: [{task: one, dataset_path: pandas}]\n", "reads data as 'pandas'"),
     "a metric": ("task: quiz\nmetric_list: [{metric: own, hf_evaluate: true}]\n", "asks the library `evaluate`"),
 }
@@ -189,7 +189,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda d: d.default_compare("x", {"one": MODEL, "two": TEXT}, baseline="tow"),
         "the baseline 'tow' is none of the models one, two",
     ),
-    "few runs": (lambda d: d.default_scaling_law("x", {"one": MODEL}), "1 runs cannot fix the five numbers"),
+    "few runs": (lambda d: d.default_scaling_law("x", {"one": MODEL}), "1 runs cannot determine the five parameters"),
     "few sizes": (
         lambda d: d.default_scaling_law("x", {"one": MODEL, "two": TEXT}, law=False, isoflops=True),
         "2 runs have no best size among them",

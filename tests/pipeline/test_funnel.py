@@ -109,5 +109,5 @@ def test_documents_that_are_missing_somewhere_fail_the_funnel(
 
 
 def test_a_stage_that_was_not_run_to_its_end_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=re.escape(f"{tmp_path}/summary.json is not there")):
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path}/summary.json does not exist")):
         funnel(FunnelConfig([FunnelStage("a", str(tmp_path))], output_path=str(tmp_path / "out")))

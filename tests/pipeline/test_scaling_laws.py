@@ -82,11 +82,11 @@ def test_a_run_that_went_wrong_does_not_decide() -> None:
 
 
 DEGENERATE = {
-    "too few runs": ([run(size, 1e8) for size in SIZES], "5 runs cannot fix"),
+    "too few runs": ([run(size, 1e8) for size in SIZES], "5 runs cannot determine"),
     "one size": ([run(1e6, tokens) for tokens in numpy.geomspace(1e7, 1e9, 9)], "1 different sizes"),
     "two amounts of data": ([run(s, t) for s in SIZES for t in (1e7, 1e8)], "2 different amounts of data"),
-    "data in proportion to size": ([run(size, 20 * size) for size in numpy.geomspace(1e5, 1e7, 9)], "go together"),
-    "data against size": ([run(size, 1e14 / size) for size in numpy.geomspace(1e5, 1e7, 9)], "go together"),
+    "data in proportion to size": ([run(size, 20 * size) for size in numpy.geomspace(1e5, 1e7, 9)], "are correlated"),
+    "data against size": ([run(size, 1e14 / size) for size in numpy.geomspace(1e5, 1e7, 9)], "are correlated"),
 }
 
 
@@ -107,7 +107,7 @@ def test_a_loss_that_does_not_depend_on_size_is_refused() -> None:
 
 def test_runs_with_too_much_noise_are_refused_with_what_they_leave_open() -> None:
     runs = [one for number, one in enumerate(grid(1, noise=0.15)) if number % 3 == 0]
-    with pytest.raises(DataError, match=r"do not fix how the loss falls with (size|data): the exponent"):
+    with pytest.raises(DataError, match=r"do not determine how the loss falls with (size|data): the exponent"):
         fit_law(runs, resamples=100)
 
 

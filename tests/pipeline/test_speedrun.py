@@ -95,7 +95,12 @@ SCORE = ["held_out", "news", "bits_per_byte"]
 @pytest.mark.parametrize(
     ("file", "keys", "value", "message"),
     [
-        (TRAINING, ["began_with"], "big/hf/step-9", "began with the weights of big/hf/step-9, whose cost nobody has"),
+        (
+            TRAINING,
+            ["began_with"],
+            "big/hf/step-9",
+            "began with the weights of big/hf/step-9, whose cost is not counted",
+        ),
         (TRAINING, ["tokens"], 8192, "8192 tokens, but its last step in metrics.jsonl 4096"),
         (TRAINING, ["flops"], 1e6, r"1e\+06 flops, but its last step"),
         (TRAINING, ["parameters"], 1_000_000, "cannot be right for 1,000,000 parameters"),

@@ -191,7 +191,7 @@ BAD: dict[str, tuple[Callable[[Path], TrainConfig], str]] = {
     ),
     "a damaged checkpoint": (
         lambda tmp: go_on_with(tmp, MODEL, damage=True),
-        "step-9 cannot be begun with: array is damaged",
+        "step-9 cannot be used to begin with: array is damaged",
     ),
     "no checkpoint": (
         lambda tmp: TrainConfig(

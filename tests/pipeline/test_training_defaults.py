@@ -129,10 +129,10 @@ def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of:
     ("change", "message"),
     [
         ({"train_seq_len": 65}, "longer than the model's"),
-        ({"resources": ResourceConfig.with_gpu("H100", count=3)}, "does not divide over 3 devices"),
-        ({"resources": ResourceConfig.with_cpu(replicas=3)}, "does not divide over 3 devices"),
-        ({"per_device_parallelism": 3}, "does not divide over 1 device, 3 at a time"),
-        ({"initialize_from_hf": "a", "initialize_from_checkpoint_path": "b"}, "two beginnings"),
+        ({"resources": ResourceConfig.with_gpu("H100", count=3)}, "cannot be divided over 3 devices"),
+        ({"resources": ResourceConfig.with_cpu(replicas=3)}, "cannot be divided over 3 devices"),
+        ({"per_device_parallelism": 3}, "cannot be divided over 1 device, 3 at a time"),
+        ({"initialize_from_hf": "a", "initialize_from_checkpoint_path": "b"}, "two starting points"),
     ],
     ids=["length", "batch", "machines", "parallelism", "beginnings"],
 )

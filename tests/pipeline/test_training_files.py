@@ -89,7 +89,7 @@ def test_one_that_was_moved_and_linked_is_used_and_what_is_elsewhere_never_remov
 
 def test_one_beyond_the_last_step_is_refused_and_left(tmp_path: Path) -> None:
     foreign = checkpoint(tmp_path, 80)
-    with pytest.raises(TrainingError, match="step-80 is of another training, for this one has 80 steps"):
+    with pytest.raises(TrainingError, match="step-80 belongs to another training: this one has 80 steps"):
         choose_checkpoint(str(tmp_path), steps=80)
     assert foreign.exists()
     assert choose_checkpoint(str(tmp_path), steps=81) is not None

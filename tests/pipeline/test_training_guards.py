@@ -118,7 +118,7 @@ def test_batches_that_divide(batch: int, devices: int, each: int) -> None:
 
 @pytest.mark.parametrize(("batch", "devices", "each", "would"), [(9, 4, -1, 8), (8, 4, 4, 16), (3, 4, -1, 4)], ids=str)
 def test_batches_that_do_not(batch: int, devices: int, each: int, would: int) -> None:
-    with pytest.raises(TrainingError, match=f"{batch} does not divide over {devices} devices.*: {would} would"):
+    with pytest.raises(TrainingError, match=f"{batch} cannot be divided over {devices} devices.*: {would} would"):
         check_batch(batch, devices, each)
 
 
@@ -145,7 +145,7 @@ def test_vocabulary_and_beginnings() -> None:
     check_vocabulary(512, 512, "m")
     with pytest.raises(TrainingError, match="knows 511 tokens, and the data's tokenizer has 512"):
         check_vocabulary(511, 512, "m")
-    with pytest.raises(TrainingError, match="two beginnings"):
+    with pytest.raises(TrainingError, match="two starting points"):
         check_initialization(LlamaConfig(), "a", "b")
     with pytest.raises(TrainingError, match="no model"):
         check_initialization(None, None, "b")

@@ -259,7 +259,7 @@ def test_an_upload_that_fails_is_made_up_for(bucket: Bucket, clock: Clock) -> No
     made.trained(0, 2.5, None)
     made.stop_at_fault()
     assert [line for line in said if "could not" in line] == [
-        f"{bucket.url} could not be brought up to date, and will be later: the network is away"
+        f"{bucket.url} could not be updated now, and will be later: the network is away"
     ]
     assert read_metrics(bucket.url) == []
     with pytest.raises(TimeoutError):  # What a checkpoint rests on is another matter.

@@ -42,7 +42,7 @@ def test_it_is_told_under_snakemake_alone(lab: Lab) -> None:
             print("after the steps")
         """
     )
-    told = f"warning: {file} goes on after executor_main (line 5): `snakemake` runs that code before the steps"
+    told = f"warning: {file} continues after executor_main (line 5): `snakemake` runs that code before the steps"
     result = lab.snakemake("-n", experiment=file)
     assert told in result.output
     assert result.output.index("after the steps") < result.output.index("would run")

@@ -160,7 +160,7 @@ def test_code_after_executor_main_is_reported(experiment: Path) -> None:
     experiment.write_text(experiment.read_text() + "print()\n")
     plan = prepare_experiment(Settings(experiment=str(experiment), prefix="out"))
     assert plan.warnings == (
-        f"{experiment} goes on after executor_main (line 11): `snakemake` runs that code before the steps,"
+        f"{experiment} continues after executor_main (line 11): `snakemake` runs that code before the steps,"
         f" `python {experiment}` after them",
     )
 

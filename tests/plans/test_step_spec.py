@@ -248,12 +248,12 @@ def test_a_spec_in_a_config_is_told_of(prefix: str) -> None:
     plan = planned(ExecutorStep("use", use, {"data": [spec]}), prefix=prefix)
     assert [step.output_path for step in plan.steps] == [plain.output_path]
     (warning,) = plan.warnings
-    assert warning.startswith("step 'use', data.[0]: the StepSpec 'level39' is no dependency there, ")
+    assert warning.startswith("step 'use', data.[0]: the StepSpec 'level39' is not a dependency there, ")
 
 
 def test_a_path_in_a_spec_says_what_to_write(prefix: str) -> None:
     path: Any = output_path_of(StepSpec("raw", fn=work), "x")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match=r"step 'use': a path refers to 'raw', which is a StepSpec .*as_executor_step"):
+    with pytest.raises(PlanError, match=r"step 'use': a path refers to 'raw', which is a StepSpec, .*as_executor_step"):
         planned(ExecutorStep("use", use, {"data": path}), prefix=prefix)
     with pytest.raises(PlanError, match="a path refers to 'raw'"):
         planned(path, prefix=prefix)

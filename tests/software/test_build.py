@@ -243,7 +243,7 @@ def test_a_builder_that_was_thought_dead_takes_what_its_successor_made(
     sleeper.signal(signal.SIGCONT)
     assert sleeper.wait() == 0, sleeper.output
     assert sleeper.lines[-1] == successor.lines[-1]
-    assert any("was stopped while building, and looks again" in line for line in sleeper.lines), sleeper.output
+    assert any("was stopped while building, and checks again" in line for line in sleeper.lines), sleeper.output
     assert not any("ready after" in line for line in sleeper.lines)
     assert os.stat(environment_path(environment, str(folder))).st_ino == before
     assert names(folder) == {environment.name}

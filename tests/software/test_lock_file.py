@@ -75,12 +75,12 @@ def test_a_lock_is_read_for_this_interpreter_with_all_its_hashes(tmp_path: Path)
         ("", "pins nothing for this Python"),
         (f"six==1 ; python_version < '3' {HASH}", "pins nothing for this Python"),
         ("six==1.17.0", "has no hash for 'six==1.17.0'. Compile it again, with --generate-hashes"),
-        ("six==1.17.0 --hash=md5:abc", "which is no pin with sha256 hashes"),
-        (f"six==1.17.0 --hash=sha256:{'0' * 63}", "which is no pin with sha256 hashes"),
+        ("six==1.17.0 --hash=md5:abc", "which is not a pin with sha256 hashes"),
+        (f"six==1.17.0 --hash=sha256:{'0' * 63}", "which is not a pin with sha256 hashes"),
         (f"six>=1 {HASH}", "leaves the version open"),
         (f"six==1.* {HASH}", "leaves the version open"),
         (f"six {HASH}", "leaves the version open"),
-        (f"./six.whl {HASH}", "which is no pin"),
+        (f"./six.whl {HASH}", "which is not a pin"),
         (f"six==1 {HASH}\nSIX==2 {HASH}", "pins six twice"),
         ("--index-url https://me:hunter2@index.example/simple", "names a package index (--index-url)"),
         ("--extra-index-url=https://index.example/simple?token=hunter2", "names a package index (--extra-index-url)"),
@@ -174,7 +174,10 @@ def test_our_lock_is_refused_in_a_project_that_needs_more_unless_the_project_has
 @pytest.mark.parametrize(
     ("locks", "complaint"),
     [
-        ('tabels = "x.txt"', "tool.marin-rules.locks names 'tabels', which is no group. Known groups: plots, tables"),
+        (
+            'tabels = "x.txt"',
+            "tool.marin-rules.locks names 'tabels', which is not a group. Known groups: plots, tables",
+        ),
         ("tables = 1", "tool.marin-rules.locks.tables is not the path of a lock file"),
         ('tables = ""', "tool.marin-rules.locks.tables is not the path of a lock file"),
     ],

@@ -118,7 +118,7 @@ def test_what_is_neither_is_named_with_what_there_is(project: Path) -> None:
 
 
 def test_a_slip_of_the_finger_does_not_become_a_strangers_package(project: Path) -> None:
-    assert "'trian', which is no group. Did you mean 'train'?" in refusal(project, "trian")
+    assert "'trian', which is not a group. Did you mean 'train'?" in refusal(project, "trian")
     assert "trian>=0" in resolved(project, "trian>=0")
     assert "pytest" in resolved(project, "pytest")  # Like the group `unit-test`, but not by a slip.
 
@@ -131,7 +131,7 @@ def test_circles_are_refused_by_name(project: Path) -> None:
 @pytest.mark.parametrize(
     ("group", "complaint"),
     [
-        ("broken", "has 'not a requirement', which is no requirement"),
+        ("broken", "has 'not a requirement', which is not a requirement"),
         ("lost", "asks for my-project[nowhere], which does not exist. Known groups: "),
         ("gone", "includes the group 'nowhere', which does not exist. Known groups: "),
     ],

@@ -103,7 +103,7 @@ def test_what_is_inside_of_a_dataclass_comes_back_as_well(prefix: str) -> None:
     Artifact.save(dataclasses.replace(corpus, seen=["x"]), f"{prefix}/x")  # type: ignore[arg-type]
     assert Artifact.from_path("x", Corpus) == corpus
     Artifact.save({**dataclasses.asdict(corpus), "seen": [], "shards": [3]}, f"{prefix}/x")
-    with pytest.raises(ArtifactError, match="is no Corpus: a Shard is an object, not 3"):
+    with pytest.raises(ArtifactError, match="is not a Corpus: a Shard is an object, not 3"):
         Artifact.from_path("x", Corpus)
 
 
@@ -130,7 +130,7 @@ def test_keys_come_back_as_what_they_are(prefix: str) -> None:
     Artifact.save(keys, f"{prefix}/x")
     assert Artifact.from_path("x", Keys) == keys
     Artifact.save({**vars(keys), "by_split": {"test": {}}}, f"{prefix}/x")
-    with pytest.raises(ArtifactError, match="is no Keys: 'test'"):
+    with pytest.raises(ArtifactError, match="is not a Keys: 'test'"):
         Artifact.from_path("x", Keys)
 
 
@@ -149,13 +149,13 @@ def test_annotations_that_name_nothing_leave_plain_data(prefix: str) -> None:
 
 def test_what_is_not_what_was_asked_for_is_named(prefix: str) -> None:
     Artifact.save({"rows": 3}, f"{prefix}/x")
-    with pytest.raises(ArtifactError, match=r"x/\.artifact\.json is no Stats"):
+    with pytest.raises(ArtifactError, match=r"x/\.artifact\.json is not a Stats"):
         Artifact.from_path("x", Stats)
     with pytest.raises(TypeError, match="a pydantic model or a dataclass, not int"):
         Artifact.from_path("x", int)
     for content in (b"", b"\x80\x04\x95.", b"[" * 100_000):
         Path(prefix, "x", ".artifact.json").write_bytes(content)
-        with pytest.raises(ArtifactError, match=r"x/\.artifact\.json is no JSON"):
+        with pytest.raises(ArtifactError, match=r"x/\.artifact\.json is not JSON"):
             Artifact.from_path("x")
     with pytest.raises(ArtifactError, match="cannot be saved: the return value is not JSON"):
         Artifact.save(object(), f"{prefix}/y")
@@ -186,7 +186,7 @@ def test_an_entry_is_a_file_with_marins_fields(prefix: str) -> None:
     file.write_text(json.dumps({**vars(entry), "later": 1}))
     assert registry.lookup("wiki/clean", "2026.06.01-a") == entry
     file.write_text("{}")
-    with pytest.raises(ArtifactRegistryError, match="is no entry"):
+    with pytest.raises(ArtifactRegistryError, match="is not an entry"):
         registry.lookup("wiki/clean", "2026.06.01-a")
     assert registry.register("wiki/clean", "2026.06.02", "gs://b/x").relative_path is None
 

@@ -102,7 +102,7 @@ def test_only_what_is_missing_runs() -> None:
 def test_missing_ancestors_of_finished_work_are_not_needed() -> None:
     found = judged(frozen(chain()), c=SUCCESS)
     assert states(found) == {"a": NOT_NEEDED, "b": NOT_NEEDED, "c": CACHED}
-    assert reasons(found)["a"] == "all that is built from it is done"
+    assert reasons(found)["a"] == "everything built from it is done"
     assert found.scheduled == []
 
     found = judged(frozen(chain()), b=SUCCESS)

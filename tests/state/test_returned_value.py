@@ -169,7 +169,7 @@ def test_values_that_cannot_be_saved_undo_nothing(value: Any, reason: str) -> No
     artifact = returned_value(value)
     assert artifact.text is None
     assert reason in (artifact.warning or "")
-    assert "nothing of it was saved" in (artifact.warning or "")
+    assert "none of it was saved" in (artifact.warning or "")
 
 
 async def coroutine() -> None:

@@ -239,7 +239,7 @@ def test_another_number_begins_the_next_round_if_nothing_is_done(output_path: st
 
 
 @pytest.mark.parametrize(
-    ("tasks", "now"), [(16, "has tasks=16 in this run"), (None, "is a step of one piece in this run")]
+    ("tasks", "now"), [(16, "has tasks=16 in this run"), (None, "is not divided into tasks in this run")]
 )
 def test_another_number_is_refused_if_a_task_is_done(
     tasks: int | None, now: str, output_path: str, begin: Callable[..., int]
@@ -251,7 +251,7 @@ def test_another_number_is_refused_if_a_task_is_done(
         begin(tasks)
     assert str(refusal.value) == (
         f"step clean was begun with tasks=40, of which 2 are done, and {now}: their results would be mixed. Set"
-        f" tasks=40 to go on, or delete {output_path} to begin anew (see `marin-rules delete`)."
+        f" tasks=40 to continue, or delete {output_path} to start over (see `marin-rules delete`)."
     )
     assert read_layout(output_path) == Layout(40, 1)
     assert len(read_records(output_path, 1, range(40))) == 2
@@ -359,7 +359,7 @@ def test_counts_in_words(counts: TaskCounts, words: str) -> None:
             0,
             "13 of 64 tasks failed: task 20: error 20; also tasks 21, 22, 23, 24, 25, 26, 27, 28, 29, 30 and 2 more",
         ),
-        ([0], 5, "1 of 64 tasks failed: task 0: error 0; 5 more were not tried, for nothing but failures came before"),
+        ([0], 5, "1 of 64 tasks failed: task 0: error 0; 5 more were not tried, because everything before them failed"),
     ],
 )
 def test_failures_in_words(failed: Any, left: int, words: str) -> None:

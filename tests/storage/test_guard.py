@@ -247,7 +247,7 @@ def test_a_bucket_that_does_not_say_warns_once_and_is_free(
         for _ in range(3):
             assert gs().cat_file("secret/data") == DATA
     assert [record.getMessage() for record in caplog.records if "gs://secret" in record.getMessage()] == [
-        "the location of gs://secret is not known: reads from it are not charged to the budget. Ask for the right to"
+        "the location of gs://secret is not known: reads from it are not charged to the budget. Ask for permission to"
         " list its objects, or add it to the cluster's region_buckets."
     ]
     assert spent() == 0

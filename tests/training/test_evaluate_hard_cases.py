@@ -260,7 +260,7 @@ def test_tokens_beyond_the_model_are_refused(outcome: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("function", "function/planted.yaml has Python executed (process_docs)"),
+        ("function", "function/planted.yaml executes Python (process_docs)"),
         ("template", "SecurityError"),
         ("metric", "has a metric that lm-eval does not have ('planted')"),
         ("pickle", "reads data as 'pandas'"),

@@ -4,8 +4,8 @@ import pytest
 
 from marin_rules.views.closing import FailedStep, closing, last_line
 
-AGAIN = "Run the same command again to try once more: what is done is kept."
-GO_ON = "Run the same command again to go on: what is done is kept."
+AGAIN = "Run the same command again to retry: what is done is kept."
+GO_ON = "Run the same command again to continue: what is done is kept."
 FORCE = "Steps that failed are run again with force_run_failed=true: what is done is kept."
 ONE = [FailedStep("bad", "out/bad-1/.executor_log", "ValueError: no")]
 

@@ -85,7 +85,7 @@ def test_what_is_told_in_which_state(status: Status | None, tmp_path: Path) -> N
         ({"info": b"\xff\xfe"}, ".executor_info is damaged"),
         ({"artifact": "{"}, ".artifact.json is not JSON"),
         ({"artifact": "[" * 100_000}, "recursion"),
-        ({"status": "SUCC"}, "which is no status"),
+        ({"status": "SUCC"}, "which is not a status"),
     ],
 )
 def test_what_cannot_be_read_is_told_and_hides_nothing_else(

@@ -191,7 +191,7 @@ def test_a_result_that_was_deleted_during_the_run_is_not_called_done(lab: Lab) -
     done = run.wait()
     assert done.code == 1, done.output
     assert "all done" not in done.output
-    assert "asked for, but not there any more:\n  a  " in done.output
+    assert "asked for, but no longer there:\n  a  " in done.output
     assert "its folder was deleted or moved during this run" in done.output
     assert "the other results are in:\n  b  " in done.output
     assert lab.status_of("b") == "SUCCESS"

@@ -77,4 +77,4 @@ def test_who_has_the_step(tmp_path: Path) -> None:
     (line,) = (line for line in step_text(step, [], log_lines=0).splitlines() if line.startswith("held by"))
     assert "node7" in line
     Path(lease_path(step.output_path)).write_text("{")
-    assert "held by      nobody knows: its lease is damaged" in step_text(step, [], log_lines=0)
+    assert "held by      unknown: its lease is damaged" in step_text(step, [], log_lines=0)

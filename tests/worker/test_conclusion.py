@@ -29,7 +29,7 @@ KILLED, TERMINATED, SEGFAULT = signal.SIGKILL.value, signal.SIGTERM.value, signa
         (RAISED, THROUGH, 0, Status.FAILED, "ValueError: no"),
         (WHOLE, EXITED[0], 0, Status.FAILED, "ended with exit code 0 while it was ending"),
         (WHOLE, EXITED[1], 0, Status.FAILED, "ended with exit code 1 while it was ending"),
-        (WHOLE, EXITED[74], 0, Status.FAILED, "could not be brought to its files"),
+        (WHOLE, EXITED[74], 0, Status.FAILED, "could not be flushed to its files"),
         (WHOLE, SEGFAULT, 0, Status.FAILED, "killed by SIGSEGV"),
         (None, EXITED[0], 0, Status.FAILED, "exit code 0 before its function returned"),
         (None, SEGFAULT, 0, Status.FAILED, "killed by SIGSEGV"),

@@ -196,5 +196,5 @@ def test_reports_of_ranks_go_below_the_folder_of_their_run(directory: str, folde
     if is_fine:
         check_report(run, folder)
         return
-    with pytest.raises(MarinRulesError, match="no place for what came of ranks"):
+    with pytest.raises(MarinRulesError, match="not a place for the reports of ranks"):
         check_report(run, folder)

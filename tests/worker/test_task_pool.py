@@ -83,7 +83,7 @@ def test_after_ten_failures_without_a_success_the_rest_is_not_tried(array: Array
     assert result.code == 1, result.output
     tried = array.noted("begin")
     assert 10 <= len(tried) <= 12
-    assert f"; {16 - len(tried)} more were not tried, for nothing but failures came before" in result.output
+    assert f"; {16 - len(tried)} more were not tried, because everything before them failed" in result.output
     array.order(fail=[0])
     array.forget()
     result = array.start_worker(cores=3).wait()

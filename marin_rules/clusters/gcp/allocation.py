@@ -120,7 +120,7 @@ class BatchAllocation:
         return False
 
     def start_again(self) -> None:
-        raise ClusterError("Google Batch does not start a job again that runs")
+        raise ClusterError("Google Batch cannot restart a running job")
 
     def to_fields(self) -> dict[str, Any]:
         fields = {

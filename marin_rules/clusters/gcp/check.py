@@ -234,7 +234,7 @@ def _at_tpus(site: GcpSite, demand: Demand) -> Iterator[Check]:
 def _at_bucket(site: GcpSite, prefix: str) -> Iterator[Check]:
     bucket = bucket_of(prefix)
     if bucket is None:
-        detail = f"{prefix} is no bucket of Google Cloud Storage, and machines there have no other disk in common"
+        detail = f"{prefix} is not a bucket of Google Cloud Storage, and machines there share no other disk"
         yield Check("prefix", Verdict.MISSING, detail, "marin-rules cluster check --prefix gs://BUCKET/FOLDER")
         return
     region = region_of(prefix, site.name)

@@ -63,7 +63,7 @@ _FILES_HERE = frozenset(("GOOGLE_APPLICATION_CREDENTIALS",))
 def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> dict[str, Any]:
     """The definition of the job with this id; `RefusedError` for what Batch would not take."""
     if request.excluded_nodes:
-        raise RefusedError(f"machines of Batch have no names to exclude: {', '.join(request.excluded_nodes)}")
+        raise RefusedError(f"machines of Batch cannot be excluded by name: {', '.join(request.excluded_nodes)}")
     check_resources(request.resources)
     labels = {
         **site.labels,
@@ -227,7 +227,7 @@ def _shared_out(request: JobRequest, site: GcpSite) -> tuple[dict[str, str], dic
                 f"the variable {name} looks like a secret, and everybody who sees jobs of {site.project} could read it:"
                 f" store it in Secret Manager and write its place into the file of cluster {site.name}, as in"
                 f" `gcp: {{secrets: {{{name}: projects/{site.project}/secrets/NAME/versions/latest}}}}`, or `{name}:`"
-                " with nothing behind it to leave it out"
+                " without a value to leave it out"
             )
         else:
             plain[full_name] = value

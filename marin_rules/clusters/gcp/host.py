@@ -108,7 +108,7 @@ class Host:
         try:
             found = self._meeting.order()
         except (OSError, ValueError) as error:
-            _print(f"no news of the step's worker: {error}")
+            _print(f"no news from the step's worker: {error}")
             return self._last_order, False
         order = None if found is None else found[0]
         is_new = order != self._last_order

@@ -206,7 +206,7 @@ class _Round:
         return self._version is not None
 
     def _superseded(self) -> RanksEnd:
-        return RanksEnd("another worker of the step has taken its machines over")
+        return RanksEnd("another worker of the step has taken over its machines")
 
     # -- looking ---------------------------------------------------------------------------------------------
 

@@ -33,8 +33,8 @@ def check_resources(resources: Mapping[str, Any]) -> None:
     minutes = resources.get("runtime")
     if minutes is not None and not 0 < minutes <= LONGEST_MINUTES:
         raise RefusedError(
-            f"runtime={minutes} is no time limit: Batch ends every job after 14 days, so write a number of minutes from"
-            f" 1 to {LONGEST_MINUTES}"
+            f"runtime={minutes} is not a time limit: Batch ends every job after 14 days, so write a number of minutes"
+            f" from 1 to {LONGEST_MINUTES}"
         )
     if (resources.get("disk_mb") or 0) > _LARGEST_DISK_MB:
         raise RefusedError(f"no machine has a boot disk of {memory_text(resources['disk_mb'])}: the largest has 64 TB")
@@ -86,7 +86,7 @@ def _check_words(resources: Mapping[str, Any]) -> None:
 
 def _check_gpus(machine: MachineType, gpu: str, count: str) -> None:
     if not count.isdecimal():
-        raise RefusedError(f"gcp_gpu={gpu}:{count} names no number of GPUs: write it as in nvidia-l4:1")
+        raise RefusedError(f"gcp_gpu={gpu}:{count} does not name a number of GPUs: write it as in nvidia-l4:1")
     possible = {machine.gpu: (machine.gpus,)} if machine.gpu else attached_gpus(machine.name)
     if int(count) in possible.get(gpu, ()):
         return

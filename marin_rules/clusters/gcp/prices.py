@@ -109,7 +109,7 @@ def read_tables(path: Path) -> PriceTables:
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise SettingsError(
             f"{path} has no prices that can be read ({type(error).__name__}: {error}): see the beginning of the file"
-            " for how it is written"
+            " for its format"
         ) from error
 
 

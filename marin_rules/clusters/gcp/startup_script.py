@@ -81,7 +81,7 @@ def startup_script(variables: Mapping[str, str], script: str, image: str | None,
     size = len(text.encode())
     if size > LARGEST_BYTES:
         raise RefusedError(
-            f"what hosts of TPU slices are told has {size:,} bytes, and Google's metadata takes {LARGEST_BYTES:,}: give"
+            f"the data for hosts of TPU slices has {size:,} bytes, and Google's metadata takes {LARGEST_BYTES:,}: give"
             " the step fewer or shorter variables"
         )
     return text

@@ -75,7 +75,7 @@ def _row(line: str) -> _Row | None:
 def cluster_file_text(site: Site) -> str:
     """The cluster as a first version of its file."""
     lines = [
-        f"# Slurm cluster {site.name}, as sinfo tells it. See config/clusters/README.md for the other keys.",
+        f"# Slurm cluster {site.name}, as reported by sinfo. See config/clusters/README.md for the other keys.",
         "slurm:",
         *_queue_lines(site.cpu, "  "),
         "  # account: my-account",

@@ -181,7 +181,7 @@ class DrmaaQueue:
         return []
 
     def advice(self, job: ClusterJob) -> str | None:
-        return f"it is held; `scontrol release {job.id}` lets it go" if job.reason else None
+        return f"it is held; `scontrol release {job.id}` releases it" if job.reason else None
 
     def cancel_command(self, ids: Sequence[str]) -> str:
         return f"scancel {' '.join(ids)}"

@@ -49,7 +49,7 @@ class SlurmQueue:
     def deal(self, tasks: Sequence[int]) -> list[list[int]]:
         limits = self._limits()
         if not limits.most_elements:
-            raise RefusedError("this Slurm takes no arrays of jobs (its MaxArraySize is 0)")
+            raise RefusedError("this Slurm accepts no job arrays (its MaxArraySize is 0)")
         return array_indices.deal(tasks, most_span=limits.most_elements, most_count=limits.most_tasks)
 
     def submit(self, request: JobRequest) -> str:

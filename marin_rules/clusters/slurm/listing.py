@@ -94,7 +94,7 @@ def _parts(number: str, indices: str, *, in_full: bool) -> Iterator[tuple[str, i
         try:
             elements = parse_indices(indices)
         except ValueError as error:
-            raise BusyError(f"Slurm does not tell of all elements of array {number}: {error}") from error
+            raise BusyError(f"Slurm does not report all elements of array {number}: {error}") from error
         yield from ((element_id(number, element), element) for element in elements)
 
 

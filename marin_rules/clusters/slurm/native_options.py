@@ -1,4 +1,4 @@
-"""What a job asks for in the words of slurm-drmaa, its "native specification".
+"""What a job asks for in the syntax of slurm-drmaa, its "native specification".
 
 They look like options of sbatch and are read by a simpler program: words end at a space whatever the quotes, a value
 ends at an `=`, memory is a bare number of megabytes, and time is `hours:minutes`. An option that it does not know is an
@@ -72,7 +72,7 @@ def _word(option: str, value: object) -> str:
     text = str(value)
     if _UNSPEAKABLE.search(text):
         raise SettingsError(
-            f"slurm-drmaa cannot be told {option}={text!r}: no value may have a space or an equals sign in it. Change"
+            f"slurm-drmaa cannot be given {option}={text!r}: no value may have a space or an equals sign in it. Change"
             " it in the cluster's file, or use `--profile slurm`."
         )
     return f"{option}={text}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _ADVICE = (
-    (r"JobHeldUser", "it is held; `scontrol release {job}` lets it go"),
+    (r"JobHeldUser", "it is held; `scontrol release {job}` releases it"),
     (
         r"JobHeldAdmin|JobHoldMaxRequeue|.*[ _]held(?:[ _].*)?",
         "it is held; try `scontrol release {job}`, or ask an administrator",

@@ -61,7 +61,7 @@ def submit(request: JobRequest) -> str:
     # Some sites print a greeting first; a cluster's name may follow the number.
     number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
     if not number.isdecimal():
-        raise ClusterError(f"sbatch printed no number of a job, but {answer.strip()[-200:]!r}")
+        raise ClusterError(f"sbatch printed no job number, but {answer.strip()[-200:]!r}")
     return number
 
 

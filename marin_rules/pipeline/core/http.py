@@ -57,7 +57,7 @@ def kind_of_failure(error: BaseException) -> str:
     if isinstance(error, requested.TooManyRedirects):
         return "redirected too often"
     if isinstance(error, (requested.InvalidSchema, requested.MissingSchema, requested.InvalidURL)):
-        return "redirected to what is no http(s) URL"
+        return "redirected to something that is not an http(s) URL"
     if isinstance(error, (requested.ChunkedEncodingError, transport.ProtocolError)):
         return "the connection was cut"
     return type(error).__name__

@@ -186,7 +186,7 @@ def map_shards(
         unfinished = f" {left} were not finished," if left else ""
         raise DataError(
             f"{len(failures)} of {len(mine)} shards failed,{unfinished} and the others are done: {told.rstrip('.')}."
-            " Run the step again after mending them: it goes on with these"
+            " Run the step again after fixing them: it continues with these"
         )
     progress.tell()
     _summarise(work, shards, finish)

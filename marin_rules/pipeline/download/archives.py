@@ -182,7 +182,7 @@ def _tar_members(file: IO[bytes], name: str, *, is_verified: bool) -> Iterator[_
             yield _Member(_plain(entry.name), archive.extractfile(entry))
         if not archive.is_whole and not is_verified:
             raise DataError(
-                f"{name} cannot be unpacked: it has no mark of its end, so it may have been cut. If it is whole, give"
+                f"{name} cannot be unpacked: it has no end marker, so it may have been cut. If it is whole, give"
                 " its digest"
             )
 
@@ -195,7 +195,7 @@ def _plain(name: str) -> str:
 def _debian_members(file: IO[bytes], name: str, *, is_verified: bool) -> Iterator[_Member]:
     """A `.deb` is an ar archive, and its files are a tar archive in it."""
     if file.read(8) != b"!<arch>\n":
-        raise DataError(f"{name} is no Debian package")
+        raise DataError(f"{name} is not a Debian package")
     while len(header := file.read(60)) == 60:
         inner, length = header[:16].decode("ascii", "replace").strip().rstrip("/"), header[48:58].strip()
         if header[58:] != b"`\n" or not length.isdigit():
@@ -204,4 +204,4 @@ def _debian_members(file: IO[bytes], name: str, *, is_verified: bool) -> Iterato
             yield from _tar_members(file, inner, is_verified=is_verified)
             return
         file.seek(int(length) + int(length) % 2, 1)
-    raise DataError(f"{name} is no Debian package, or it is cut: it has no data.tar")
+    raise DataError(f"{name} is not a Debian package, or it is cut: it has no data.tar")

@@ -93,7 +93,7 @@ class Fetcher:
                 if failures >= self.settings.attempts:
                     raise DataError(
                         f"{file.name}: {why}, {failures} times in a row: {without_secrets(file.url)}. What has arrived"
-                        " is kept; run the step again to go on"
+                        " is kept; run the step again to continue"
                     ) from None
                 wait = seconds_to_wait(failures, self.settings.first_wait_seconds, why.wait)
                 if wait > LONGEST_WAIT:
@@ -153,7 +153,7 @@ class Fetcher:
         if total is not None and partial.size != total:
             if partial.size > total:
                 partial.start_over("")
-            raise Transient(f"{partial.size:,} of {total:,} bytes came")
+            raise Transient(f"{partial.size:,} of {total:,} bytes arrived")
         if total is None and not (file.size or file.sha256 or file.git_sha1 or _ends_by_itself(response)):
             raise NotAvailable(
                 f"{file.name}: {without_secrets(file.url)} does not say how long it is, so that a cut would go"
@@ -208,18 +208,18 @@ def _announced(response: Any, partial: Partial, *, is_verified: bool) -> int | N
     headers = response.headers
     if response.status_code == 416:
         partial.start_over("")
-        raise Transient("the server has fewer bytes by now")
+        raise Transient("the server now has fewer bytes")
     if response.status_code == 206:
         found = _RANGE.fullmatch(headers.get("Content-Range", "").strip())
         validator = _validator(headers)
         is_same = validator == partial.validator or (not validator and is_verified)
         if found is None or int(found[1]) != partial.size or not is_same:
             partial.start_over("")
-            raise Transient("another part came than was asked for")
+            raise Transient("the server sent another part than was asked for")
         total = None if found[2] == "*" else int(found[2])
         if None not in (total, partial.total) and total != partial.total:
             partial.start_over("")
-            raise Transient("a part of a file of another length came")
+            raise Transient("the server sent a part of a file of another length")
         return total
     length = headers.get("Content-Length", "")
     partial.start_over(_validator(headers), int(length) if length.isascii() and length.isdigit() else None)

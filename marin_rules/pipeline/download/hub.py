@@ -64,7 +64,7 @@ def hub_files(source: HubSource, fetcher: Fetcher) -> list[RemoteFile]:
         following = _NEXT.search(headers.get("Link", ""))
         page = urljoin(page, following[1]) if following else None
         if page and not page.startswith(f"{hub}/"):
-            raise DataError(f"{source.repository}: the hub's listing goes on at another host: refused")
+            raise DataError(f"{source.repository}: the hub's listing continues at another host: refused")
     return list(chosen(listed.items(), source, f"{source.repository} at {source.revision}").values())
 
 

@@ -40,7 +40,7 @@ def file_name(source: PackageSource) -> str:
     if source.kind not in _NAMES:
         raise DataError(f"no kind of package {source.kind!r}: use one of {', '.join(_NAMES)}")
     if not _NAMES[source.kind].fullmatch(source.package) or not _VERSION.fullmatch(source.version):
-        raise DataError(f"{source.package!r} {source.version!r} is no name and version of a {source.kind} package")
+        raise DataError(f"{source.package!r} {source.version!r} is not a name and version of a {source.kind} package")
     return f"{source.package.replace('/', '-').replace(':', '-')}-{source.version}{_SUFFIXES[source.kind]}"
 
 

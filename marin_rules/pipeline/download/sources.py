@@ -108,7 +108,7 @@ def check_pins(source: Source) -> None:
     if isinstance(source, UrlSource):
         for file in url_files(source):
             if file.sha256 and not _SHA256.fullmatch(file.sha256):
-                raise DataError(f"{file.name}: {file.sha256!r} is no sha256 (64 hexadecimal digits, lower case)")
+                raise DataError(f"{file.name}: {file.sha256!r} is not a sha256 (64 hexadecimal digits, lower case)")
 
 
 def _how_to_find_digest(source: PackageSource) -> str:
@@ -127,7 +127,7 @@ def url_files(source: UrlSource) -> list[RemoteFile]:
         file = given if isinstance(given, RemoteFile) else RemoteFile(given)
         parts = urlsplit(file.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise DataError(f"{file.url!r} is no http(s) URL. For other file systems there is FilesystemSource")
+            raise DataError(f"{file.url!r} is not an http(s) URL. For other file systems there is FilesystemSource")
         if parts.username or parts.password:
             raise DataError(
                 f"a URL on {parts.hostname} has a password in it, which would end up in plans and logs: put it into"

@@ -83,7 +83,7 @@ def download(config: DownloadConfig) -> dict[str, Any]:
         told = "; ".join(f"{name}: {why}".replace(f"{name}: {name}", name) for name, why in failures[:_NAMED])
         raise DataError(
             f"{len(failures)} of {len(mine)} files failed, and the others are here: {told.rstrip('.')}."
-            " Run the step again: it goes on with these"
+            " Run the step again: it continues with these"
         )
     fetcher.progress.tell()
     with contextlib.suppress(OSError):  # Not empty while other tasks are at it.

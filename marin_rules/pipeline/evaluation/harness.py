@@ -291,7 +291,7 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
                 if not continuation:
                     raise DataError(
                         f"task {name!r} has an answer without tokens of its own ({answer!r}), which any model is sure"
-                        " of: mend its answers, or its target_delimiter"
+                        " of: fix its answers, or its target_delimiter"
                     )
                 if len(continuation) > model.longest:
                     raise DataError(

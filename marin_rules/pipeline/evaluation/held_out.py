@@ -218,7 +218,7 @@ def _from_shards(name: str, path: str, model: LoadedModel) -> Iterator[Document]
         if account.rejected:
             raise DataError(
                 f"held-out set {name!r}: {shard.path} has bad records: {dict(account.rejected)}."
-                " A score of what is left could be compared with no other: mend the set"
+                " A score of what is left could be compared with no other: fix the set"
             )
 
 

@@ -128,7 +128,7 @@ def _stretched(best: Array, fits: Array, factor: float) -> Array:
 def refuse_few_runs(count: int) -> None:
     """Known before any of them is trained."""
     if count < _LEAST_RUNS:
-        raise DataError(f"{count} runs cannot fix the five numbers of a law: use at least {_LEAST_RUNS}")
+        raise DataError(f"{count} runs cannot determine the five parameters of a law: use at least {_LEAST_RUNS}")
 
 
 def _refuse_designs(runs: Sequence[TrainingRun]) -> None:
@@ -145,8 +145,8 @@ def _refuse_designs(runs: Sequence[TrainingRun]) -> None:
     correlation = float(numpy.corrcoef(sizes, data)[0, 1])
     if abs(correlation) > _MOST_CORRELATED:
         raise DataError(
-            f"sizes and amounts of data of the runs go together (correlation {correlation:.3f}): nobody can tell the"
-            " effect of one from that of the other. Train some sizes with several amounts of data"
+            f"sizes and amounts of data of the runs are correlated ({correlation:.3f}): their effects cannot"
+            " be told apart. Train some sizes with several amounts of data"
         )
 
 
@@ -162,8 +162,8 @@ def _refuse_fits(best: Array, sizes: Array, data: Array) -> None:
         low, high = _EXPONENTS
         if not low * 1.01 < exponent < high * 0.99:
             raise DataError(
-                f"the runs do not fix how the loss falls with {what}: the exponent {name} went to {exponent:.2f}, the"
-                " end of what is looked at. Use a wider range of it, or runs with less noise"
+                f"the runs do not determine how the loss falls with {what}: the exponent {name} went to {exponent:.2f},"
+                " the end of the range that is searched. Use a wider range of it, or runs with less noise"
             )
         if float(numpy.exp(term - total).max()) < _LEAST_SHARE:
             raise DataError(f"the loss of these runs does not depend on {what}: its term of the law vanishes")
@@ -175,9 +175,9 @@ def _refuse_uncertain(best: Array, resampled: Array) -> None:
         exponent = symmetric(best[place], resampled[:, place])
         if exponent.low is None or exponent.low <= 0:
             raise DataError(
-                f"the runs do not fix how the loss falls with {what}: the exponent {name} is {exponent.value:.2f}, but"
-                f" may be anything from {exponent.low:.2f} to {exponent.high:.2f}. Use more runs, a wider range, or"
-                " runs with less noise"
+                f"the runs do not determine how the loss falls with {what}: the exponent {name} is"
+                f" {exponent.value:.2f}, but may be anything from {exponent.low:.2f} to {exponent.high:.2f}. Use"
+                " more runs, a wider range, or runs with less noise"
             )
 
 

@@ -287,6 +287,7 @@ def loaded(
         if longest is not None and longest > config.max_seq_len:
             raise DataError(
                 f"{files.path} sees {config.max_seq_len} tokens at once, not {longest}: lower max_length, or leave it"
+                " out"
             )
         model = inference_mode(_weights(files, settings, config, tokenizer, trainer), True)
         _refuse_broken(model, files.path)

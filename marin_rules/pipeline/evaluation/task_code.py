@@ -51,9 +51,9 @@ def _reasons(name: str, text: str, known_metrics: frozenset[str] | None) -> Iter
         return
     for key, value in _pairs(contents):
         if key == "class" or isinstance(value, _Code):
-            yield f"has Python executed ({key})"
+            yield f"executes Python ({key})"
         if key == "include" and any(_is_outside(name, one) for one in _listed(value)):
-            yield f"includes a file outside of its folder ({value})"
+            yield f"includes a file outside its folder ({value})"
         if key == "dataset_path" and value in _OTHER_FORMATS:
             yield f"reads data as {value!r}, which is none of {', '.join(sorted(_PLAIN_FORMATS))}"
         if key == "hf_evaluate" and value:

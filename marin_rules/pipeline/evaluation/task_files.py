@@ -215,7 +215,7 @@ def _load(task: EvalTask, manager: Any, copy: str) -> dict[str, Any]:
         if task.folder is None:
             offline = os.environ.get("HF_HUB_OFFLINE") == "1" or os.environ.get("HF_DATASETS_OFFLINE") == "1"
             advice = "The hub may not be asked (offline): " if offline else "Is the hub reachable from here? Else "
-            advice += "put the data into HF_HOME before, or use tasks of a folder"
+            advice += "put the data into HF_HOME first, or use tasks of a folder"
         raise DataError(f"task {task.name!r} cannot be loaded: {type(error).__name__}: {error}. {advice}") from error
     if not contents["tasks"]:
         raise DataError(f"task {task.name!r} is empty: the group has no tasks")

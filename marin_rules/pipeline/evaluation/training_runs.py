@@ -28,7 +28,7 @@ def read_facts(name: str, path: str) -> dict[str, Any]:
     where = join(path, "training.json")
     facts = read_json(where)
     if not isinstance(facts, dict):
-        raise DataError(f"run {name!r}: {where} does not exist or is no JSON. Has the training step succeeded?")
+        raise DataError(f"run {name!r}: {where} does not exist or is not JSON. Has the training step succeeded?")
     for key in ("steps", "parameters", "tokens", "flops"):
         value = facts.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
@@ -50,7 +50,7 @@ def read_lines(name: str, path: str) -> list[dict[str, Any]]:
             lines.append(json.loads(text))
         except ValueError:
             if number < len(texts):
-                raise DataError(f"run {name!r}: line {number} of {where} is no JSON") from None
+                raise DataError(f"run {name!r}: line {number} of {where} is not JSON") from None
     return lines
 
 
@@ -65,7 +65,7 @@ def _run(name: str, path: str, metric: str, facts: Mapping[str, Any]) -> Trainin
     if step < end:
         raise DataError(
             f"run {name!r}: the last {metric!r} in {where} is of step {step}, but the model was trained until step"
-            f" {end}: it is no loss of what the run cost. Evaluate it at its end"
+            f" {end}: it is not the loss at the run's full cost. Evaluate it at its end"
         )
     if not isinstance(loss, int | float) or not math.isfinite(loss) or loss <= 0:
         raise DataError(f"run {name!r}: its last {metric!r} is {loss!r}, no loss above 0")

@@ -41,7 +41,9 @@ def checkpoint_to_begin_with(path: str, model: LlamaConfig, tokenizer: Tokenizer
     except FileNotFoundError:
         raise TrainingError(f"{path} has no checkpoint to begin with: give a training step's output") from None
     if fault := damage_of(checkpoint):
-        raise TrainingError(f"the checkpoint {checkpoint} cannot be begun with: {fault}. Name another of the training")
+        raise TrainingError(
+            f"the checkpoint {checkpoint} cannot be used to begin with: {fault}. Name another of the training"
+        )
     facts = _facts_of_training(checkpoint)
     if (shape := _shape(facts)) is not None:
         check_same_shape(model, shape, checkpoint, in_checkpoint=True)

@@ -102,7 +102,7 @@ def choose_checkpoint(
         if fault is None:
             if steps is not None and checkpoint.step >= steps:
                 raise TrainingError(
-                    f"the checkpoint {checkpoint.path} is of another training, for this one has {steps} steps: move it"
+                    f"the checkpoint {checkpoint.path} belongs to another training: this one has {steps} steps: move it"
                     " away, and run the step again"
                 )
             return checkpoint

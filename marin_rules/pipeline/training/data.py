@@ -121,7 +121,7 @@ def check_tokenizer(tokenizer: TokenizerFolder, data: TrainingData) -> None:
     """Refuse a tokenizer beside the tokens that is no longer the one they were made with."""
     if tokenizer.sha256 != data.tokenizer_sha256:
         raise TrainingError(
-            f"the tokenizer in {data.tokenizer_path} is not the one that the tokens beside it were made with: it was"
+            f"the tokenizer in {data.tokenizer_path} is not the one that the tokens beside it were made with: it has"
             " changed since. Tokenize the data again"
         )
 

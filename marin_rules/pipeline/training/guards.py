@@ -131,7 +131,7 @@ def check_batch(batch: int, devices: int, per_device_parallelism: int = -1) -> N
         possible = max(devices * each, batch - batch % (devices * each))
         sequences = f", {each} at a time" if each > 1 else ""
         raise TrainingError(
-            f"train_batch_size {batch} does not divide over {devices} device{'s' * (devices > 1)}{sequences}:"
+            f"train_batch_size {batch} cannot be divided over {devices} device{'s' * (devices > 1)}{sequences}:"
             f" {possible} would"
         )
 
@@ -176,7 +176,7 @@ def check_vocabulary(model_vocabulary: int, tokenizer_vocabulary: int, where: st
 def check_initialization(model: LlamaConfig | None, from_hf: object, from_checkpoint: object) -> None:
     """Refuse two beginnings, or a model of no shape."""
     if from_hf is not None and from_checkpoint is not None:
-        raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two beginnings: give one")
+        raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two starting points: give one")
     if model is None and from_hf is None:
         raise TrainingError("no model: give its config, or initialize_from_hf, which brings one")
     if model is not None:

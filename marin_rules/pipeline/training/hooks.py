@@ -124,7 +124,7 @@ def _wandb(wandb: WandbConfig, tags: tuple[str, ...], places: Places, *, is_resu
     if is_url(places.output):
         if wandb.mode == "offline":
             raise TrainingError(
-                f"wandb mode 'offline' keeps files of the run beside the others, and {places.output} is no folder of"
+                f"wandb mode 'offline' keeps files of the run beside the others, and {places.output} is not a folder of"
                 " this machine: use mode 'online', or tensorboard=True"
             )
         os.environ.setdefault("WANDB_DIR", places.scratch)

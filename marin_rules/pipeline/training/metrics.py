@@ -225,7 +225,7 @@ class Recorder:
         try:
             self._write_all()
         except Exception as error:  # Each store has its own.
-            self.say(f"{self.path} could not be brought up to date, and will be later: {error}")
+            self.say(f"{self.path} could not be updated now, and will be later: {error}")
         ended = self._timer()
         self._next_upload = ended + max(_UPLOAD_SECONDS, (ended - began) / _UPLOAD_SHARE)
 

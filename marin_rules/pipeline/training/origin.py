@@ -38,8 +38,8 @@ def begin_or_go_on(output: str, origin: Origin) -> None:
     if isinstance(before, dict) and (other := _differences(before, now)):
         raise TrainingError(
             f"{output} holds a training that began with something else: {', '.join(other)} changed since then. To"
-            " train anew, delete that folder first (`marin-rules delete STEP`; in a bucket, with its own tools); to go"
-            " on with the old training, bring back what it began with"
+            " train from scratch, delete that folder first (`marin-rules delete STEP`; in a bucket, with its own"
+            " tools); to continue the old training, restore what it began with"
         )
     if before != now:
         write_json(note, now)

@@ -86,7 +86,7 @@ class Heartbeat:
             silent = now - self._lease.refreshed_at
             raise LeaseLostError(
                 f"the lease could not be refreshed for {silent:.0f} s, so that others may take it. This worker has to"
-                " stop, and its result does not count; run the step again if nobody else does.",
+                " stop, and its result is discarded; run the step again if nobody else does.",
                 None,
             )
         return True
@@ -114,7 +114,7 @@ class Heartbeat:
                 continue
             due = since_boot() + self._interval
             if paused >= self._interval:
-                self._say(f"was paused for {paused:.0f} s; nobody took its lease meanwhile, and it goes on")
+                self._say(f"was paused for {paused:.0f} s; nobody took its lease meanwhile, and it continues")
                 self._answered.set()
                 self._wake()
             paused = 0.0

@@ -267,13 +267,13 @@ class Lease:
         if holder is None:
             return LeaseRemovedError(
                 f"{self._owner.worker_id} does not hold the lease {self._store.path}: it has been removed, perhaps with"
-                " its directory. This worker has to stop, and its result does not count; run the step again if nobody"
+                " its directory. This worker has to stop, and its result is discarded; run the step again if nobody"
                 " else does.",
                 None,
             )
         return LeaseLostError(
             f"{self._owner.worker_id} does not hold the lease {self._store.path}: it is held by"
-            f" {describe(holder, self._clock.time())}. This worker has to stop, and its result does not count; run the"
+            f" {describe(holder, self._clock.time())}. This worker has to stop, and its result is discarded; run the"
             " step again if nobody else does.",
             holder,
         )

@@ -211,7 +211,7 @@ class LocalLeaseStore:
     def _locked_by_another(self) -> UnansweredError:
         message = (
             f"cannot change the lease {self._path}: another process has had a file lock on it for"
-            f" {_LOCK_SECONDS:.0f} s, which no worker does. `fuser -v '{self._path}'` tells which one, on the machine"
+            f" {_LOCK_SECONDS:.0f} s, which no worker does. `fuser -v '{self._path}'` shows which one, on the machine"
             " where it runs: end it."
         )
         return UnansweredError(errno.EAGAIN, message, self._path)

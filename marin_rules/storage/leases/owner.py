@@ -138,7 +138,7 @@ def _user() -> str:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"not a text in owner: {value!r}")
+        raise ValueError(f"not a string in owner: {value!r}")
     return value
 
 

@@ -81,7 +81,7 @@ class LeaseRecord:
             return cls._from_fields(json.loads(data))
         except (ValueError, RecursionError) as error:
             raise CorruptLeaseError(
-                f"the lease file {path} is no lease ({error}). Delete it if no job works on this step; "
+                f"the lease file {path} is not a lease ({error}). Delete it if no job works on this step; "
                 "otherwise leave it: the next worker takes it over once it has not changed for some time."
             ) from error
 
@@ -93,9 +93,9 @@ class LeaseRecord:
         worker_id, epoch, owner = fields.get("worker_id"), fields.get("epoch", 0), fields.get("owner")
         nonce = fields.get("nonce", "")
         if not isinstance(worker_id, str) or not isinstance(nonce, str):
-            raise ValueError(f"worker_id or nonce is not a text: {worker_id!r}, {nonce!r}")
+            raise ValueError(f"worker_id or nonce is not a string: {worker_id!r}, {nonce!r}")
         if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch < 1 << 62:
-            raise ValueError("epoch is not a number that a takeover can count up")
+            raise ValueError("epoch is not a number that a takeover can increment")
         if owner is not None and not isinstance(owner, dict):
             raise ValueError(f"owner is not an object: {owner!r}")
         return cls(

@@ -182,7 +182,7 @@ def changed(found: Found) -> SourceChangedError:
     return SourceChangedError(
         errno.ESTALE,
         f"cannot copy {found.url}: it was changed or removed while it was being copied. Nothing was kept, and nothing"
-        " is charged. Read it again when nobody writes it.",
+        " is charged. Read it again when nobody is writing it.",
         found.url,
     )
 

@@ -75,10 +75,10 @@ def require_promises(url: str, say: Callable[[str], None] = lambda text: None) -
     if promises.accepts and os.environ.get(ADVISORY_VARIABLE) == "1":
         say(
             f"leases in {bucket} are advisory ({ADVISORY_VARIABLE}=1): its store does not handle conditional writes as"
-            f" S3 does: {promises.broken}. Two workers that take a step in the same moment may both run it."
+            f" S3 does: {promises.broken}. Two workers that take a step at the same moment may both run it."
         )
         return promises
-    otherwise = f", or set {ADVISORY_VARIABLE}=1 if never two runs use it at the same time" if promises.accepts else ""
+    otherwise = f", or set {ADVISORY_VARIABLE}=1 if two runs never use it at the same time" if promises.accepts else ""
     raise StorageError(
         errno.ENOTSUP,
         f"cannot keep leases in {bucket}: its store does not handle conditional writes as S3 does: {promises.broken}."

@@ -219,13 +219,13 @@ def test_a_file_of_this_machine_is_not_passed_on() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"excluded_nodes": ("a1",)}, "no names to exclude: a1"),
+        ({"excluded_nodes": ("a1",)}, "cannot be excluded by name: a1"),
         (
             {"resources": {**RESOURCES, "gcp_zones": "us-east1-b"}},
             "a job in us-central1 cannot have machines in us-east1-b",
         ),
         ({"resources": {**RESOURCES, "runtime": 15 * 24 * 60}}, "14 days"),
-        ({"resources": {**RESOURCES, "runtime": 0}}, "runtime=0 is no time limit"),
+        ({"resources": {**RESOURCES, "runtime": 0}}, "runtime=0 is not a time limit"),
         ({"resources": {**RESOURCES, "gcp_provisioning": "CHEAP"}}, "gcp_provisioning=CHEAP is not known to Batch"),
         ({"resources": {**RESOURCES, "gcp_region": "mars"}}, "gcp_region=mars is not a region"),
         ({"resources": {**RESOURCES, "gcp_image": "an image"}}, "'an image' is not the name of an image"),
@@ -239,7 +239,7 @@ def test_a_file_of_this_machine_is_not_passed_on() -> None:
             {"resources": {**RESOURCES, "gcp_machine_type": "n1-standard-8", "gcp_gpu": "nvidia-tesla-t4:3"}},
             "cannot have 3 nvidia-tesla-t4; it has 1 nvidia-tesla-t4 or 2 nvidia-tesla-t4 or",
         ),
-        ({"resources": {**RESOURCES, "gcp_gpu": "nvidia-l4:all"}}, "names no number of GPUs"),
+        ({"resources": {**RESOURCES, "gcp_gpu": "nvidia-l4:all"}}, "does not name a number of GPUs"),
         ({"variables": {"X": "x" * 1_000_001}}, "Batch takes 1,000,000"),
     ],
 )
@@ -444,7 +444,7 @@ def test_hosts_are_told_the_places_of_secrets_and_no_values() -> None:
             "cluster lab has no TPU v5litepod-16 in us-central2-b: see gcp.tpus",
         ),
         ({"resources": {**TPU_RESOURCES, "gcp_tpu": "v4-8"}}, "cluster lab has no TPU v4-8"),
-        ({"variables": {"X": "x" * 262_145}}, "hosts of TPU slices are told has 26.,... bytes, .* takes 262,144"),
+        ({"variables": {"X": "x" * 262_145}}, "the data for hosts of TPU slices has 26.,... bytes, .* takes 262,144"),
         ({"variables": {"my.variable": "x"}}, "cannot get the variable 'my.variable'"),
     ],
 )

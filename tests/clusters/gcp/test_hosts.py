@@ -338,7 +338,7 @@ def test_another_worker_that_takes_over_ends_the_first(lab: Lab) -> None:
     wait(lambda: phases(3), lambda found: found == [Phase.RUNNING] * 3)
     successor, later = lab.in_background()
     thread.join(60)
-    assert "another worker of the step has taken its machines over" in str(ends[0].problem)
+    assert "another worker of the step has taken over its machines" in str(ends[0].problem)
     wait(
         lambda: [Meeting(FOLDER).host(rank) for rank in range(3)], lambda words: all(w and w.round == 2 for w in words)
     )

@@ -413,7 +413,7 @@ def test_ctrl_c_cancels_what_was_submitted(
     run.interrupt()
     result = run.wait(60)
     assert result.code != 0
-    assert "\n0 done, 3 stopped, 0 not run\nRun the same command again to go on" in result.output
+    assert "\n0 done, 3 stopped, 0 not run\nRun the same command again to continue" in result.output
     lab.wait_until(
         lambda: {job.state for job in slurm.jobs() if job.id != foreign} == {"CANCELLED"}, "all jobs to be cancelled"
     )

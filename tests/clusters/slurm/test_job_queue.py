@@ -89,7 +89,7 @@ def test_a_job_that_waits_for_ever_comes_with_advice_and_can_be_cancelled(
     number = queue.submit(request(slurm, tmp_path, "true", resources={"slurm_extra": "--hold"}))
     job = queue.look([number])[number]
     assert (job.state, job.reason) == (JobState.WAITING, "JobHeldUser")
-    assert f"`scontrol release {number}` lets it go" in (queue.advice(job) or "")
+    assert f"`scontrol release {number}` releases it" in (queue.advice(job) or "")
     assert queue.cancel_command([number, "8"]) == f"scancel {number} 8"
     queue.cancel([number])
     assert end_of(queue, slurm, number).state is JobState.CANCELLED

@@ -66,7 +66,7 @@ def test_an_array_of_other_programs_is_not_taken_apart() -> None:
 
 
 def test_a_list_that_was_cut_is_no_answer() -> None:
-    with pytest.raises(BusyError, match="does not tell of all elements of array 9"):
+    with pytest.raises(BusyError, match="does not report all elements of array 9"):
         read_squeue(squeue("9|1-3,5,8-10,12...%5|PENDING|Priority||0:00|0|0"))
 
 

@@ -249,7 +249,7 @@ def test_pauses_grow_up_to_a_bound() -> None:
         ("BeginTime", None),
         ("Dependency", None),
         ("AReasonOfTomorrow", None),
-        ("JobHeldUser", "`scontrol release 7` lets it go"),
+        ("JobHeldUser", "`scontrol release 7` releases it"),
         ("JobHeldAdmin", "ask an administrator"),
         ("launch failed requeued held", "`scontrol release 7`"),
         ("job_requeued_in_held_state", "`scontrol release 7`"),

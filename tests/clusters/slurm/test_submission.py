@@ -219,7 +219,7 @@ def test_a_job_that_cannot_start_is_told_with_slurms_reason_once(
     told = dict(re.findall(r"waits  (\S+): slurm job (.*)", run.output))
     first, second = sorted(("held", "also"), key=lambda name: ":" not in told[name])
     assert told == {
-        first: f"{numbers[first]} has JobHeldUser: it is held; `scontrol release {numbers[first]}` lets it go",
+        first: f"{numbers[first]} has JobHeldUser: it is held; `scontrol release {numbers[first]}` releases it",
         second: f"{numbers[second]} has JobHeldUser",
         "long": f"{numbers['long']} has PartitionTimeLimit: it asks for more time than the partition gives; ask for"
         " less, or name another partition",

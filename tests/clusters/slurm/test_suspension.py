@@ -50,7 +50,7 @@ def test_a_job_that_is_suspended_for_longer_than_its_lease_lives_goes_on(
         result = run.wait(120)
         assert result.code == 0, result.output
     log = next(lab.prefix.glob("step-*/.executor_log")).read_text()
-    assert "nobody took its lease meanwhile, and it goes on" in log
+    assert "nobody took its lease meanwhile, and it continues" in log
     assert lab.status_of("step") == "SUCCESS"
     assert next(lab.prefix.glob("step-*/attempts")).read_text() == "begun\n", "it was not started again"
     assert len(slurm.jobs()) == 1

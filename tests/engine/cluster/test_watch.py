@@ -137,7 +137,7 @@ def test_nothing_is_concluded_from_silence_which_is_told_once(world: ClusterWorl
         assert driver.look() == ["model"]
     world.cluster.error = None
     assert driver.look() == ["model"]
-    assert driver.said == ["fake does not answer, its jobs go on: no answer", "fake answers again"]
+    assert driver.said == ["fake does not answer, its jobs continue: no answer", "fake answers again"]
 
 
 def test_a_step_that_ends_in_silence_is_done(world: ClusterWorld, driver: Driver) -> None:
@@ -256,7 +256,7 @@ def test_ctrl_c_tells_of_a_job_that_may_be_in_a_silent_queue(world: ClusterWorld
     world.cluster.loses_answers = True
     world.clock.meanwhile = [fall_silent]
     driver.submit("model")
-    assert driver.said[-1] == "left   model: its job may be in the queue all the same: no answer"
+    assert driver.said[-1] == "left   model: its job may be in the queue anyway: no answer"
 
 
 def test_nothing_is_submitted_after_ctrl_c(world: ClusterWorld) -> None:

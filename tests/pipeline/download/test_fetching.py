@@ -128,8 +128,8 @@ def test_a_part_without_the_name_of_its_version_is_taken_if_a_digest_tells(
     ("target", "why"),
     [
         ("/a", "redirected too often"),
-        ("file:///etc/passwd", "redirected to what is no http"),
-        ("ftp://x/y", "redirected to what is no http"),
+        ("file:///etc/passwd", "redirected to something that is not an http"),
+        ("ftp://x/y", "redirected to something that is not an http"),
     ],
 )
 def test_redirects_that_lead_nowhere_are_not_tried_again(
@@ -221,12 +221,12 @@ def test_queries_stay_out_of_files_and_messages(
         ([], "without files"),
         (["http://h/a", "http://other/a"], "two files are called a"),
         (["http://h/"], "ends without a file name"),
-        (["ftp://h/a"], "no http"),
+        (["ftp://h/a"], "not an http"),
         (["http://user:password@h/a"], r"~/\.netrc"),
         (["http://h/%2e%2e%2fetc"], "not a plain relative name"),
         ([RemoteFile("http://h/a", "../a")], "not a plain relative name"),
         ([RemoteFile("http://h/a", "manifest.json")], "a name that the step itself needs"),
-        ([RemoteFile("http://h/a", sha256="ABC")], "no sha256"),
+        ([RemoteFile("http://h/a", sha256="ABC")], "is not a sha256"),
     ],
 )
 def test_lists_that_are_refused(files: Any, why: str, fetch: Any, out: Path) -> None:

@@ -70,9 +70,9 @@ def test_another_file_under_the_same_version_is_refused(fetch: Any, out: Path) -
         (PackageSource("npm", "x", "1.0.0", ""), "npm pack x@VERSION"),
         (PackageSource("pypi", "x", "", SIX), "pip hash"),
         (PackageSource("debian", "x", "1", "abc"), "apt-cache show x"),
-        (PackageSource("npm", "--registry=http://evil", "1.0.0", SIX), "no name and version of a npm package"),
-        (PackageSource("npm", "../evil", "1.0.0", SIX), "no name and version"),
-        (PackageSource("pypi", "six", "1 --index-url=x", SIX), "no name and version"),
+        (PackageSource("npm", "--registry=http://evil", "1.0.0", SIX), "not a name and version of a npm package"),
+        (PackageSource("npm", "../evil", "1.0.0", SIX), "not a name and version"),
+        (PackageSource("pypi", "six", "1 --index-url=x", SIX), "not a name and version"),
         (PackageSource("cargo", "x", "1", SIX), "no kind of package 'cargo'"),  # type: ignore[arg-type]
     ],
 )

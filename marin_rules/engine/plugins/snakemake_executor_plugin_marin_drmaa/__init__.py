@@ -22,8 +22,8 @@ class ExecutorSettings(ClusterSettings):
     args: str = field(
         default="",
         metadata=option(
-            "Further options for every job, in the words of slurm-drmaa (for instance --reservation=NAME); they replace"
-            " those that are made from resources."
+            "Further options for every job, in the syntax of slurm-drmaa (for instance --reservation=NAME); they"
+            " replace those that are made from resources."
         ),
     )
 

@@ -16,8 +16,8 @@ class ExecutorSettings(ClusterSettings):
 
     cluster = "slurm"
 
-    qos: str = field(default="", metadata=option("The quality of service of jobs that name none."))
-    reservation: str = field(default="", metadata=option("The reservation of jobs that name none."))
+    qos: str = field(default="", metadata=option("The quality of service for jobs that name none."))
+    reservation: str = field(default="", metadata=option("The reservation for jobs that name none."))
 
     def job_resources(self) -> Mapping[str, Any]:
         return {"qos": self.qos, "reservation": self.reservation}
