@@ -42,7 +42,7 @@ test: setup lint browser slurm debootstrap ## lint, then run the tests
 smoke: setup ## from pages to an evaluated model on the CPU: minutes
 	$(BIN)/python -m pytest -m smoke tests
 
-test-faults: setup ## the fault tests with their whole counts: more than an hour
+test-faults: setup ## the fault tests at full counts: more than an hour
 	$(BIN)/python -m pytest -m faults tests
 
 # All checks at once, each with its output in one piece, and to the end even if one fails. (Make 3.81, which macOS has,
@@ -81,7 +81,7 @@ slurm:
 debootstrap:
 	scripts/ensure-debootstrap
 
-clean: ## remove .venv, caches and builds; keeps out/, for results are yours to delete
+clean: ## remove .venv, caches and builds; keeps out/, because results are yours to delete
 	rm -rf .venv .snakemake .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
