@@ -1,9 +1,9 @@
 """How many bytes may be moved between regions before somebody has to agree.
 
 Moving data costs money, and a loop over the wrong bucket can spend a lot of it unseen. So each move is charged to a
-budget *before* anything is read; what does not fit is refused with a `BudgetError`. A gigabyte here is 2^30 bytes.
+budget *before* anything is read; a move that exceeds it is refused with a `BudgetError`. A gigabyte here is 2^30 bytes.
 
-Which budget counts, the innermost first:
+The budget that applies, innermost first:
 
 1. `with mirror_budget(budget_gb):` around the code, for its threads, tasks and forked processes;
 2. `step_ledger(gb)`: one for a whole step. It is a small file that `MARIN_BUDGET_LEDGER` names, so that every
@@ -11,7 +11,7 @@ Which budget counts, the innermost first:
 3. one for the process, in memory.
 
 2 and 3 have the limit of `MARIN_MIRROR_BUDGET_GB` (10 if it is not set), read at each charge; the limit that is given
-to a step counts instead if it is larger. With `MARIN_I_WILL_PAY_FOR_ALL_FEES=1` nothing is refused, but still counted.
+to a step applies instead if it is larger. With `MARIN_I_WILL_PAY_FOR_ALL_FEES=1` nothing is refused, but still counted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TransferBudgetExceeded = BudgetError
 
 @dataclass
 class Receipt:
-    """What was charged. Give back what was not moved after all."""
+    """What was charged. Refund what was not moved after all."""
 
     size: int
     """The bytes that are still charged."""
@@ -65,7 +65,7 @@ class Receipt:
         self.settle(0)
 
     def settle(self, moved: int) -> None:
-        """Give back what is more than `moved` bytes. Never charges more."""
+        """Refund everything beyond `moved` bytes. Never charges more."""
         with self._lock:
             excess = self.size - max(moved, 0)
             if excess > 0:
@@ -86,7 +86,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def limit(self) -> int:
-        """How many bytes may be moved in all."""
+        """How many bytes may be moved in total."""
         return _in_bytes(default_budget_gb() if self._limit_gb is None else self._limit_gb)
 
     def spent(self) -> int:
@@ -123,7 +123,7 @@ class FileLedger(Ledger):
                 if at_most is not None and spent + size > at_most:
                     return max(at_most - spent, 0)
                 record = f"{_MARK} {limit} {max(spent + size, 0)}\n".encode()
-                # Blanks in the place of lost digits: a file that is never cut short is never found empty.
+                # Blanks replace lost digits: a file that is never truncated is never found empty.
                 os.pwrite(descriptor, record.ljust(os.fstat(descriptor).st_size), 0)
                 return None
         except FileNotFoundError:
@@ -143,14 +143,14 @@ class FileLedger(Ledger):
     @staticmethod
     def _read(descriptor: int) -> tuple[str, int]:
         mark, limit, spent = [*os.pread(descriptor, 200, 0).split()[:3], b"", b"", b""][:3]
-        # The number of an open file that was closed may by now be that of another one.
+        # The number of an open file that was closed may since belong to another one.
         if mark != _MARK.encode():
             raise FileNotFoundError("the ledger is gone")
         return limit.decode(), int(spent)
 
 
 class StepLedger(FileLedger):
-    """That of a step. The environment can raise its limit: whoever starts the run may pay for more."""
+    """The limit of a step. The environment can raise it: whoever starts the run may pay for more."""
 
     @staticmethod
     def find(path: str) -> StepLedger | None:
@@ -175,8 +175,8 @@ class StepLedger(FileLedger):
 def _ledger_file(limit_gb: float | None) -> Iterator[str]:
     """A file with the limit (or `-`) and the bytes spent; gone at the end.
 
-    It has no name in any directory, so that it goes with this process, however that ends. Others of this user open it
-    as one of this process's open files.
+    It has no name in any directory, so it disappears with this process, however that ends. Other processes of this user
+    open it as one of this process's open files.
     """
     with _nameless_file() as file:
         file.write(f"{_MARK} {'-' if limit_gb is None else limit_gb!r} 0\n".encode())
@@ -184,7 +184,7 @@ def _ledger_file(limit_gb: float | None) -> Iterator[str]:
 
 
 def _nameless_file() -> IO[bytes]:
-    """In memory, where the system has such files: for one on a disk Python has to look for a folder first."""
+    """In memory, if the system has such files: for one on a disk, Python has to look for a folder first."""
     with contextlib.suppress(AttributeError, OSError):
         return os.fdopen(os.memfd_create(_MARK), "wb", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
@@ -193,7 +193,7 @@ def _nameless_file() -> IO[bytes]:
 _of_this_block: ContextVar[Ledger | None] = ContextVar("marin_rules_mirror_budget", default=None)
 _of_this_process = Ledger()
 _of_steps: dict[str, StepLedger] = {}
-"""Globals: fsspec makes the filesystems that charge these budgets, and tells them nothing of a step."""
+"""Globals: fsspec makes the filesystems that charge these budgets, and they know nothing about steps."""
 
 
 def _after_fork() -> None:
@@ -205,7 +205,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @contextlib.contextmanager
 def mirror_budget(budget_gb: float) -> Iterator[None]:
-    """A budget of so many gigabytes for what is moved inside the block, apart from all others."""
+    """A separate budget, in gigabytes, for what is moved inside the block."""
     _checked_gb(budget_gb, "mirror_budget()")
     with _ledger_file(budget_gb) as path:
         token = _of_this_block.set(FileLedger(path, budget_gb))
@@ -301,5 +301,5 @@ def _checked_gb(gigabytes: float, what: str, text: object = None) -> float:
 
 
 def _in_bytes(gigabytes: float) -> int:
-    # Infinity is a fair way to write "no limit"; no file is larger than this.
+    # Infinity is a legitimate way to write "no limit"; no file is larger than this.
     return 2**63 if math.isinf(gigabytes) else int(gigabytes * GIGABYTE)

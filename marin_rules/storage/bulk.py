@@ -17,7 +17,7 @@ from marin_rules.storage.filesystems import open_filesystem
 from marin_rules.storage.patience import patiently
 from marin_rules.urls import bucket_root, split_url
 
-# It logs every error with a stack. Ours are explained to whoever called.
+# It logs every error with a stack trace. Our callers explain theirs.
 logging.getLogger("gcsfs").addFilter(lambda record: record.levelno < logging.ERROR)
 
 _OBJECTS = "b/{}/o"
@@ -40,7 +40,7 @@ def read_many(urls: Iterable[str]) -> dict[str, bytes | None]:
 
 
 def _read_missing(filesystem: Any, missing: dict[str, str], found: dict[str, bytes | None]) -> None:
-    """Move what is answered from `missing` to `found`; another call asks only for the rest."""
+    """Move what was answered from `missing` to `found`; another call requests only the rest."""
     with explained_store_errors("read", next(iter(missing.values()))):
         answers = _cat(filesystem, list(missing))
     unanswered: UnansweredError | None = None
@@ -64,14 +64,13 @@ def check_bucket(url: str) -> None:
                 _list_google_bucket(filesystem, bucket)
             elif scheme == "s3":
                 filesystem.call_s3("list_objects_v2", Bucket=bucket, MaxKeys=1)
-            # Of other stores nothing is known that one could ask.
+            # No such request is known for other stores.
         except FileNotFoundError as error:
             raise _NoBucketError() from error
 
 
 def _list_google_bucket(filesystem: Any, bucket: str) -> None:
-    """Without gcsfs's patience at first: it asks for most of a minute whether credentials that are no good have become
-    better, or whether there is a network by now."""
+    """At first without gcsfs's patience: it retries bad credentials and a missing network for most of a minute."""
     from fsspec.asyn import sync
 
     request = inspect.unwrap(type(filesystem)._request)
@@ -88,12 +87,12 @@ class _NoBucketError(Exception):
 
 
 def _cat(filesystem: Any, keys: list[str]) -> dict[str, Any]:
-    """Contents or exceptions by key. Not fsspec's own `cat`, for that takes some names for patterns."""
+    """Contents or exceptions by key. Not fsspec's own `cat`, because that treats some names as patterns."""
     if not getattr(filesystem, "async_impl", False):
         return {key: _one(filesystem, key) for key in keys}
     from fsspec.asyn import sync
 
-    # Newer versions of s3fs would else ask for the size of each object first, to fetch parts of it side by side.
+    # Newer versions of s3fs would otherwise ask for each object's size first, to fetch parts of it in parallel.
     options = {name: 1 for name in inspect.signature(filesystem._cat_file).parameters if name == "max_concurrency"}
 
     async def all_of_them() -> list[Any]:

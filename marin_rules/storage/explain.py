@@ -1,7 +1,8 @@
-"""What went wrong with a store, told so that a person can act, whichever client noticed it.
+"""What went wrong with a store, in terms that a person can act on, whichever client noticed it.
 
-Three kinds of trouble are told apart. A person must clear it: `StorageError` names the path, the cause and what to do.
-The store did not answer or asked for patience: `UnansweredError`, worth another try. Anything else passes through.
+There are three kinds of trouble. If a person must clear it, `StorageError` names the path, the cause and what to do.
+If the store did not answer or asked for patience, `UnansweredError` says that it is worth another try. Anything else
+passes through.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from marin_rules.errors import MarinRulesError
 
 
 class StorageError(MarinRulesError, OSError):
-    """Storage refused, and a person has to do something. The text is one paragraph that says what."""
+    """Storage refused, and a person has to act. The text is one paragraph that says how."""
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -32,7 +33,7 @@ _CREDENTIALS = {
 _EXTRAS = {"gs": "gcp", "gcs": "gcp", "s3": "s3"}
 
 _TRY_AGAIN_CODES = frozenset({408, 409, 425, 429})
-"""Beside all from 500 on. S3 answers 409 to one of two conditional writes that it took at the same moment."""
+"""In addition to all from 500 on. S3 answers 409 to one of two conditional writes that arrive at the same moment."""
 
 _DENIED_NAMES = ("AccessDenied", "Forbidden", "PermissionError")
 _CREDENTIAL_NAMES = (
@@ -124,7 +125,7 @@ def missing_client(url: str, error: BaseException) -> StorageError:
 
 
 def http_code(error: BaseException) -> int | None:
-    """The HTTP status that an error of any client carries, also one that wraps another."""
+    """The HTTP status that an error of any client carries, even one that wraps another."""
     seen: BaseException | None = error
     while seen is not None:
         code = _own_code(seen)

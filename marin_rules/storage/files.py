@@ -7,13 +7,13 @@ A path is a local path (also `file:///...`) or a URL such as `gs://bucket/key`. 
 - A failed write leaves the old file as it was, and no temporary file.
 - An absent file is `None`, never an exception.
 - A store that does not answer is asked again, for a minute.
-- Only regular files are read: a named pipe or a device in the place of one is an error, and nobody waits for it.
+- Only regular files are read: a named pipe or a device in place of one is an error, and nothing waits for it.
 - Trouble that a person must clear (permission denied, no space left, read-only) is a `StorageError`: its text
   names the path, the cause and what to do. Any other `OSError` passes through and names the path.
 
 Local paths are handled with plain `os` calls, because a plan reads ten thousand of these files in a row, and
-never import fsspec. Whole files, but for logs (`read_part`): large data goes through fsspec directly, and nothing here
-appends.
+never import fsspec. Files are read and written whole, except logs (`read_part`): large data goes through fsspec
+directly, and nothing here appends.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from marin_rules.storage.objects.store import ObjectStore
 
 TEMPORARY_PREFIX = ".marin-rules-"
-"""Begins the name of each temporary file, so that one left by a killed machine can be told from data."""
+"""Begins the name of each temporary file, so that one left by a killed machine can be told apart from data."""
 
 LARGEST_BYTES = 1 << 30
-"""No control file comes near it: a larger one was put there by somebody, and would only use up the memory."""
+"""No control file comes near this size: a larger one was put there by somebody, and would only use up memory."""
 
 _READ_SIZE = 1 << 16
 
@@ -70,7 +70,7 @@ _CAUSES[errno.EPERM] = _CAUSES[errno.EACCES]
 
 
 def local_path(path: str) -> str:
-    """The path that the operating system knows, for a path that is no URL."""
+    """The path that the operating system knows, for a path that is not a URL."""
     scheme, separator, rest = path.partition("://")
     return rest if separator and scheme in _LOCAL_SCHEMES else path
 
@@ -169,7 +169,8 @@ def make_directory(path: str) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Raise what `make_directory` would, and the first file in it, as far as that shows without making anything."""
+    """Raise what `make_directory` would, and the first file in it, as far as that can be seen without creating
+    anything."""
     if is_url(path):
         return
     path = local_path(path)
@@ -207,8 +208,8 @@ def read_all(descriptor: int) -> bytes:
 def temporary_beside(path: str, data: bytes, *, durable: bool, mode: int = 0o666) -> Iterator[str]:
     """A new complete file in the directory of the local `path`, to be renamed or linked to it.
 
-    Whatever still has the temporary name at the end is removed. `durable` waits until the disk has the data,
-    for a name must not survive a power cut that its content does not survive.
+    Whatever still has the temporary name at the end is removed. `durable` waits until the disk has the data, because a
+    name must not survive a power cut that its content does not.
     """
     name = f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}.tmp"
     temporary = os.path.join(os.path.dirname(path), name)
@@ -239,7 +240,7 @@ def explained_errors(action: str, path: str) -> Iterator[None]:
     except OSError as error:
         cause = _CAUSES.get(error.errno or 0)
         if cause is None:
-            # Calls on a descriptor do not know the name of their file.
+            # Errors of calls on a descriptor do not name the file.
             error.filename = error.filename or path
             raise
         reason, advice = cause

@@ -9,7 +9,7 @@ from marin_rules.storage.explain import missing_client
 
 def open_filesystem(url: str) -> tuple[Any, str]:
     """The filesystem and what it calls the URL."""
-    # Imported here: local runs do without fsspec and its start-up time.
+    # Imported here, to spare local runs fsspec and its start-up time.
     from fsspec.core import url_to_fs
 
     try:

@@ -1,7 +1,7 @@
-"""Brings the files of a folder to the disk, so that they outlive a machine that goes down.
+"""Flushes the files of a folder to disk, so that they survive a machine that goes down.
 
-What was written and closed is in memory alone for up to half a minute. Whoever says for good that a folder is whole
-waits for it first. What is in a store, the store has taken.
+What was written and closed is only in memory for up to half a minute. Anything that declares a folder complete waits
+for it first. Objects in a store are the store's responsibility.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from itertools import islice
 from marin_rules.urls import is_url
 
 _FEW = 64
-"""So many files are waited for one by one. For more, the whole file system is, in one call: with what others have
-written to it."""
+"""Up to this many files are flushed one by one. Beyond that, one call flushes the whole file system, including what
+others have written."""
 
 _CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
-"""Said of folders by file systems that know no such request."""
+"""The answer of file systems that cannot flush folders."""
 
 
 def flush_folder(path: str, *, leave_out: str) -> None:
@@ -37,9 +37,9 @@ def flush_folder(path: str, *, leave_out: str) -> None:
         return
     try:
         for one in found:
-            with contextlib.suppress(FileNotFoundError):  # Something that is still at work has removed it.
+            with contextlib.suppress(FileNotFoundError):  # Something that is still running has removed it.
                 _flush(one)
-    except PermissionError:  # Written, and then closed to everybody.
+    except PermissionError:  # Written, and then made unreadable.
         _flush_file_system(path)
 
 
@@ -72,7 +72,7 @@ def _flush(path: str) -> None:
 
 def _flush_file_system(path: str) -> None:
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # Linux alone has it.
+    if syncfs is None:  # Only Linux has it.
         os.sync()
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

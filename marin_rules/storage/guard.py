@@ -1,8 +1,8 @@
-"""The guard of direct reads: `gs://` data of another region are charged to the budget, whoever reads them.
+"""The guard of direct reads: `gs://` data of another region is charged to the budget, whoever reads it.
 
-`install_guard()` puts a subclass of gcsfs in the place of fsspec's `gs` and `gcs`, so that pandas, datasets and plain
+`install_guard()` replaces fsspec's `gs` and `gcs` with a subclass of gcsfs, so that pandas, datasets and plain
 `fsspec.open` are guarded without knowing it. Only the name of the class is registered: gcsfs is imported when the first
-`gs://` URL is used. Where the region of the process is not known, nothing is charged.
+`gs://` URL is used. If the region of the process is not known, nothing is charged.
 
 Libraries that do not read through fsspec (pyarrow's own GcsFileSystem, gcloud, google-cloud-storage) are not guarded.
 """
@@ -28,7 +28,7 @@ def install_guard() -> None:
     for protocol in PROTOCOLS:
         register_implementation(protocol, _CLASS, clobber=True, errtxt=_MISSING)
     if any(protocol in registry for protocol in PROTOCOLS):
-        # Somebody used gs:// before: fsspec looks there first, and gcsfs is imported already.
+        # gs:// was used before: fsspec looks there first, and gcsfs is already imported.
         from marin_rules.storage.guarded_gcs import GuardedGCSFileSystem
 
         for protocol in PROTOCOLS:
@@ -42,7 +42,7 @@ def is_charged() -> bool:
 
 @contextlib.contextmanager
 def already_charged() -> Iterator[None]:
-    """For reads inside the block that were charged by other means, or that nobody should be charged for."""
+    """For reads inside the block that were charged by other means, or that should not be charged."""
     token = _charged.set(True)
     try:
         yield

@@ -6,7 +6,7 @@
 - In the same region, or one that the bucket's location covers, nothing is charged and no call is added but one look-up
   for each bucket of unknown location. A bucket that will not say where it is gives one warning, and is not charged.
 
-Imported only when `gs://` is used (see guard.py), for it imports gcsfs.
+Imported only when `gs://` is used (see guard.py), because it imports gcsfs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ type _Crossing = tuple[str, str]
 """From where to where data would be moved."""
 
 _warned: set[str] = set()
-"""What was said already, by whichever of the filesystems that fsspec makes."""
+"""What was already reported, by any of the filesystems that fsspec makes."""
 
 
 class GuardedGCSFileSystem(GCSFileSystem):  # type: ignore[misc, unused-ignore]
-    """Reads of other regions' data are charged to the budget, small uploads are well-formed; all else is gcsfs."""
+    """Reads of other regions' data are charged to the budget, small uploads are well-formed; everything else is
+    gcsfs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -111,7 +112,7 @@ class GuardedGCSFileSystem(GCSFileSystem):  # type: ignore[misc, unused-ignore]
         """Whether a read of `path` moves data between regions, and between which."""
         bucket = self.split_path(path)[0]
         key = (bucket, os.environ.get(PREFIX_VARIABLE), os.environ.get(CLUSTER_VARIABLE))
-        # One look-up for a bucket, also when a hundred reads start at once.
+        # One look-up per bucket, even when a hundred reads start at once.
         if key not in self._crossings:
             self._crossings[key] = asyncio.ensure_future(self._find_crossing(bucket))
         # Shielded: a read that is cancelled must not cancel the look-up of the others.

@@ -1,9 +1,10 @@
-"""The metadata server of Google's machines: in which zone does this process run, and what was its machine told?
+"""The metadata server of Google's machines: in which zone does this process run, and what attributes does its machine
+have?
 
-It is asked for the zone at most once a process (and per address), with a timeout of two seconds; `None` is the answer
-where there is none. `GCE_METADATA_HOST` names another address, as for Google's own libraries.
+It is asked for the zone at most once a process (and per address), with a timeout of two seconds; the answer is `None`
+if there is none. `GCE_METADATA_HOST` names another address, as for Google's own libraries.
 
-Outside of Google Cloud the question takes those two seconds, so callers ask `is_google_machine()` first.
+Outside Google Cloud the request takes those two seconds, so callers ask `is_google_machine()` first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PRODUCT_NAME = "/sys/class/dmi/id/product_name"
 _FLAVOUR = {"Metadata-Flavor": "Google"}
 
 _zones: dict[str, str | None] = {}
-"""Kept answers: a machine does not move."""
+"""Cached answers: a machine does not move."""
 
 _asking = threading.Lock()
 
@@ -53,7 +54,7 @@ def is_google_machine() -> bool:
 
 
 def machine_zone() -> str | None:
-    """The zone of the machine, such as `us-central1-a`; None if nobody says."""
+    """The zone of the machine, such as `us-central1-a`; None if unknown."""
     host = os.environ.get(HOST_VARIABLE) or _DEFAULT_HOST
     with _asking:
         if host not in _zones:
@@ -63,7 +64,7 @@ def machine_zone() -> str | None:
 
 
 def machine_region() -> str | None:
-    """The region of the machine, such as `us-central1`; None if nobody says."""
+    """The region of the machine, such as `us-central1`; None if unknown."""
     zone = machine_zone()
     if zone is not None:
         with suppress(ValueError):
@@ -72,12 +73,12 @@ def machine_region() -> str | None:
 
 
 def attribute(name: str) -> str | None:
-    """What the machine was told under this name when it was made; None if that is nothing, or nobody says."""
+    """The machine's attribute of this name, set when it was created; None if there is none, or it is unknown."""
     return _ask(os.environ.get(HOST_VARIABLE) or _DEFAULT_HOST, f"attributes/{name}")
 
 
 def _ask(host: str, what: str) -> str | None:
-    # Imported here: it takes longer than all of this package's storage, and most processes never ask.
+    # Imported here: it takes longer than this package's whole storage room, and most processes never need it.
     import urllib.request
 
     request = urllib.request.Request(f"http://{host}/computeMetadata/v1/instance/{what}", headers=_FLAVOUR)

@@ -17,7 +17,7 @@ _TAIL = b"\n--" + _BOUNDARY + b"--"
 
 
 def well_formed(body: bytes) -> tuple[str, bytes] | None:
-    """The content type and the body to send in the place of gcsfs's; `None` for a body that gcsfs makes otherwise."""
+    """The content type and the body to send in place of gcsfs's; `None` for a body that gcsfs formats differently."""
     head = _HEAD.match(body)
     if head is None or not body.endswith(_TAIL):
         return None

@@ -1,4 +1,4 @@
-"""Another try for what a store did not answer: a passing trouble must not cost a run, nor a step of many hours."""
+"""Retries for what a store did not answer: passing trouble must not cost a run, or a step of many hours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from marin_rules.storage.explain import UnansweredError
 
 PATIENCE_SECONDS = 60.0
-"""How long a store may give no answer. Meanwhile the heartbeat goes on, or fails for itself."""
+"""How long a store may fail to answer. Meanwhile the heartbeat continues, or fails independently."""
 
 _PAUSE_SECONDS = (0.2, 5.0)
 
@@ -24,7 +24,7 @@ def patiently[Result](
     sleep: Callable[[float], None] = time.sleep,
     seconds: float = PATIENCE_SECONDS,
 ) -> Result:
-    """Call `action`, again while the store gives no answer. The action must bear to be repeated."""
+    """Call `action`, and again while the store gives no answer. The action must be repeatable."""
     give_up = time.monotonic() + seconds
     pause = _PAUSE_SECONDS[0]
     while True:
@@ -46,7 +46,8 @@ def persistently(
     say: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Call `action`, again after any refusal (no rights, no credentials, no space, no answer) until it is in vain."""
+    """Call `action`, and again after any refusal (no rights, no credentials, no space, no answer) until that is
+    futile."""
     pause, told = _PAUSE_SECONDS[0], ""
     while True:
         try:

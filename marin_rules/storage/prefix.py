@@ -1,6 +1,6 @@
-"""Where the data of steps live when nobody says otherwise, and in which region that is.
+"""Where the data of steps lives by default, and in which region that is.
 
-The first that is known counts:
+The first of these that is known wins:
 
 1. `MARIN_PREFIX`;
 2. `root` of the cluster (`MARIN_CLUSTER`, see clusters.py);
@@ -50,24 +50,24 @@ def marin_prefix(cluster_name: str | None = None) -> str:
 
 
 def claim_prefix(prefix: str) -> None:
-    """Make sure, before anything is written, that the default prefix is this user's own: anybody could have made it.
+    """Make sure, before anything is written, that the default prefix is this user's own: anybody could have created it.
 
     A prefix that was chosen, with a flag or in MARIN_PREFIX, is the user's business: groups share them on purpose.
     """
     check_default_prefix(prefix)
     if _is_default(prefix):
         make_private_folder(prefix)
-        check_default_prefix(prefix)  # Somebody may have been faster.
+        check_default_prefix(prefix)  # Another process may have been faster.
 
 
 def check_default_prefix(prefix: str) -> None:
-    """Refuse the default prefix where it is somebody else's."""
+    """Refuse the default prefix if it is somebody else's."""
     if not _is_default(prefix):
         return
     found = objection(os.stat(os.path.dirname(prefix)), Circle.own())
     if found is not None:
         found = f"{os.path.dirname(prefix)} can be changed by others ({found})"
-    # A link of one's own is as good as what it leads to: nobody else can exchange it.
+    # A link of one's own is as good as its target: nobody else can replace it.
     for look in (os.lstat, os.stat):
         try:
             status = look(prefix)

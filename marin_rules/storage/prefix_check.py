@@ -1,4 +1,4 @@
-"""Can results be written below a prefix in a bucket? Tried with one small object, which is deleted again."""
+"""Whether results can be written below a prefix in a bucket: tested with one small object, which is deleted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moving data between regions costs, about: list prices from `config/prices.yaml`, dated.
+"""Roughly what moving data between regions costs: dated list prices from `config/prices.yaml`.
 
 For messages only. A price that is not in the table is None, never a guess; nothing is refused because of a price.
 """
@@ -16,7 +16,7 @@ from marin_rules.units import GIGABYTE, about_dollars
 
 @dataclass(frozen=True)
 class Price:
-    """An estimate, with the date of the prices that it is made from."""
+    """An estimate, with the date of the prices behind it."""
 
     dollars: float
     date: str

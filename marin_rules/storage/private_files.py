@@ -1,4 +1,4 @@
-"""Files that only their user should have written: read together with the answer whether that is so."""
+"""Files that only their user should have written: read together with whether that is so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marin_rules.urls import is_url
 def read_within(folder: str, name: str) -> tuple[bytes | None, bool]:
     """A file below a private folder, None when there is none; and whether only trusted people can have written it.
 
-    Of a bucket nobody can tell who has written to it.
+    For a bucket, there is no telling who has written to it.
     """
     if is_url(folder):
         return read_bytes(os.path.join(folder, name)), False

@@ -1,6 +1,6 @@
-"""In which region data are, and in which region we are.
+"""Which region data is in, and which region we are in.
 
-The location of a bucket is taken from the cluster's map, else asked from Google, once for each bucket and process. A
+The location of a bucket is taken from the cluster's map, or else requested from Google, once per bucket and process. A
 bucket that will not say (no permission, no network, no such bucket) has no known location: `None`, and no error.
 
 `here()` is where data should be: the region of the bucket that steps are written to, else that of the machine.
@@ -21,13 +21,13 @@ from marin_rules.storage.prefix import marin_prefix, region_of_this_machine
 logger = logging.getLogger(__name__)
 
 LOOKUP_TIMEOUT_SECONDS = 10.0
-"""For one bucket, with all that gcsfs tries again on the way."""
+"""For one bucket, including gcsfs's own retries."""
 
 _QUESTIONS = ("b/{}/storageLayout", "b/{}")
 """The first needs only the right to list objects, which readers have; the second that to see the bucket."""
 
 _locations: dict[str, str | None] = {}
-"""Kept answers: a bucket does not move."""
+"""Cached answers: a bucket does not move."""
 
 _asking = threading.Lock()
 
@@ -45,7 +45,7 @@ def region_of(url: str, cluster_name: str | None = None) -> str | None:
     """The location of the bucket that a `gs://` URL is in: a region, a multi-region, or None if unknown.
 
     The cluster of this name knows its own buckets, else the one that `MARIN_CLUSTER` names. May be called on any
-    thread, also on that of fsspec's event loop.
+    thread, including that of fsspec's event loop.
     """
     bucket = bucket_of(url)
     if bucket is None:
@@ -84,7 +84,7 @@ async def ask_location(filesystem: Any, bucket: str) -> str | None:
 
 def location_in(answer: Mapping[str, Any]) -> str | None:
     """The location in what Google says about a bucket."""
-    # A dual-region that somebody put together says "US", and the two regions apart.
+    # A custom dual-region says "US", and lists the two regions separately.
     placement = answer.get("customPlacementConfig") or {}
     regions = placement.get("dataLocations") or []
     return joined(regions) or normalised(answer.get("location") or "") or None
@@ -100,8 +100,8 @@ def here() -> str | None:
 
 
 def _ask_in_a_thread(bucket: str) -> str | None:
-    """Ask on an event loop of its own: callers may be on any thread, also on that of fsspec's loop."""
-    # Imported here: planning imports this module, and asks only when a step has gs:// paths.
+    """Ask on an event loop of its own: callers may be on any thread, including that of fsspec's loop."""
+    # Imported here: planning imports this module, and needs this only when a step has gs:// paths.
     import asyncio
 
     answers: list[str | None] = []

@@ -1,7 +1,7 @@
 """Opens regular files and nothing else, whatever somebody has put in their place.
 
-A named pipe does not keep anybody waiting, a device is not read, and where something is to be written no symbolic link
-leads elsewhere. What is opened is looked at through its descriptor, so nobody can exchange it in between.
+A named pipe does not cause a wait, a device is not read, and no symbolic link redirects a write. What is opened is
+examined through its descriptor, so nobody can replace it in between.
 """
 
 import errno
@@ -12,7 +12,7 @@ from marin_rules.storage.explain import StorageError
 
 
 class DirectoryInPlaceError(StorageError, IsADirectoryError):
-    """A directory stands where a file should be."""
+    """A directory is where a file should be."""
 
 
 _KINDS = {
@@ -58,7 +58,7 @@ def open_to_append(path: str) -> int:
 
 
 def not_a_file(path: str, status: os.stat_result) -> StorageError:
-    """The error about something else than a regular file at `path`."""
+    """The error about something other than a regular file at `path`."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
     message = f"cannot use {path}: it is {kind}, not a file. {_ADVICE}"
     if stat.S_ISDIR(status.st_mode):

@@ -2,8 +2,8 @@
 
     gs://marin-us-central1/tmp/ttl=7d/...
 
-The days are those that the cluster has rules for (1-7, 14 and 30), rounded up: data never disappear sooner than
-asked, except that more than the longest time becomes the longest. On a local disk nothing deletes them.
+The days are those that the cluster has rules for (1-7, 14 and 30), rounded up: data never disappears sooner than asked,
+except that more than the longest time becomes the longest. On a local disk nothing deletes them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The heartbeat of a lease: refreshed from a thread of its own, which does nothing else, since a store may be slow.
 
-Errors are retried while the lease is surely still ours, and are a loss after that: nobody may believe in a lease that
-others may already have taken over. The step must then be stopped; `wake` tells whoever watches over it.
+Errors are retried while the lease is certainly still ours, and count as a loss after that: no process may rely on a
+lease that others may already have taken over. The step must then be stopped; `wake` tells whoever watches over it.
 
 A process that was paused (SIGSTOP, a suspended job or machine) for so long that others may have taken its
 lease does not know whether somebody did. It is in doubt until the next refresh is answered: nothing may be done
-meanwhile, and if nobody took the lease, all goes on. For a store that does not answer, doubt ends in a loss.
+meanwhile, and if nobody took the lease, work continues. If the store does not answer, doubt ends in a loss.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from marin_rules.storage.leases.record import LIFETIME_SECONDS
 
 _BEATS_IN_A_LIFETIME = 3
 _LONGEST_INTERVAL_SECONDS = LIFETIME_SECONDS / _BEATS_IN_A_LIFETIME
-"""However long the lifetime: Marin's workers do not know it, and take over what has not beaten for 90 s."""
+"""However long the lifetime: Marin's workers do not know it, and take over a lease whose last heartbeat is 90 s old."""
 
 _TRIES_IN_A_BEAT = 6
 
@@ -54,12 +54,12 @@ class Heartbeat:
 
     @property
     def silence(self) -> float:
-        """For how many lifetimes the lease has not been refreshed."""
+        """How many lifetimes ago the lease was last refreshed."""
         return (since_boot() - self._lease.refreshed_at) / self._lease.lifetime
 
     @property
     def look_again(self) -> float:
-        """After how many seconds at most whoever watches over the step has to call `in_doubt` again."""
+        """The seconds within which the step's supervisor has to call `in_doubt` again."""
         left = self._deadline - since_boot()
         return min(left, self._glance) if left > 0 else self._glance
 
@@ -93,7 +93,7 @@ class Heartbeat:
 
     @property
     def _deadline(self) -> float:
-        """When (`since_boot`) the lease must count as lost: while there is time to stop the step."""
+        """When (`since_boot`) the lease must be treated as lost: while there is still time to stop the step."""
         return self._lease.refreshed_at + self._lease.lifetime - self._interval
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Holding a lease for a while, from a program that is no worker: kept alive by a heartbeat, given back at the end."""
+"""Holding a lease for a while, from a program that is not a worker: kept alive by a heartbeat, released at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marin_rules.storage.leases.lease import Lease
 
 @contextlib.contextmanager
 def held(lease: Lease) -> Iterator[Callable[[], None]]:
-    """Keep a lease that was taken, however long it takes, and give it back at the end.
+    """Keep a lease that was taken, however long it takes, and release it at the end.
 
     What it yields raises if the lease may have been lost: to be called right before something that nothing fences.
     """
@@ -27,7 +27,7 @@ def held(lease: Lease) -> Iterator[Callable[[], None]]:
 
 
 def is_free(lease: Lease) -> bool:
-    """Whether a lease can be taken; it is not kept. False if nobody can tell."""
+    """Whether a lease can be taken; it is not kept. False if that cannot be told."""
     try:
         if lease.try_acquire() is not None:
             return False

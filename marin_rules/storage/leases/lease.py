@@ -1,16 +1,16 @@
-"""The right to run a step: a lease that one worker holds at a time, and that outlives no worker.
+"""The right to run a step: a lease that one worker at a time holds, and that no dead worker keeps.
 
 How it is kept, whatever goes wrong:
 
 - One holder. A lease is taken, refreshed, taken over and given back by compare-and-swap on one small file (see
   `store`). Of any number of workers that try the same change, one succeeds.
-- A fence. A takeover counts the epoch up and changes the file. A worker that lost its lease cannot refresh
+- A fence. A takeover increments the epoch and changes the file. A worker that lost its lease cannot refresh
   it, cannot delete its successor's, and cannot `commit` a status, which is written only while the lease is
   as this worker left it (on an object store in two steps, see `beside_objects`). It could still write data:
   whoever gets a `LeaseLostError` has to stop.
 - No foreign clocks. A lease is stale when its bytes have not changed for its lifetime by the clock of
   the one who watches, or at once when its holder's process is dead on this machine (see `owner`).
-- Lost answers. A write that raised an error may have been made: a worker knows its own bytes again.
+- Lost answers. A write that raised an error may have been made: a worker recognises its own bytes.
 
 Read the status of the step after taking its lease, not before: from then on nobody else can change it.
 
@@ -50,7 +50,7 @@ _RACES = 10
 
 
 class LeaseLostError(MarinRulesError):
-    """The lease is not ours, or no longer: this worker has to stop, and its result does not count."""
+    """The lease is not ours, or no longer: this worker has to stop, and its result is discarded."""
 
     def __init__(self, message: str, holder: LeaseRecord | None) -> None:
         super().__init__(message, holder)
@@ -84,7 +84,7 @@ class _Observation:
 
 
 class Lease:
-    """One worker's hold, or its wait for a hold, on one step."""
+    """One worker's hold on one step, or its wait for it."""
 
     def __init__(self, store: LeaseStore, owner: Owner, clock: Clock, *, lifetime: float = LIFETIME_SECONDS) -> None:
         self.lifetime = lifetime
@@ -117,7 +117,7 @@ class Lease:
     def try_acquire(self) -> LeaseRecord | None:
         """Take the lease if it is free or stale: `None` when we now hold it, otherwise who does.
 
-        Call it again and again: what it saw of a foreign lease is kept between calls.
+        Call it repeatedly: what it saw of another's lease is kept between calls.
         """
         with self._one_at_a_time:
             if self._held is not None:
@@ -148,7 +148,7 @@ class Lease:
                 raise self._refused()
 
     def verify(self) -> None:
-        """Look whether the lease is still ours; `LeaseLostError` when it is not. For what no commit can fence."""
+        """Check that the lease is still ours; `LeaseLostError` when it is not. For actions that no commit can fence."""
         with self._one_at_a_time:
             held = self._require_held()
             snapshot = self._store.read()
@@ -176,7 +176,7 @@ class Lease:
             try:
                 return self.commit(path, data, durable=durable)
             except ChangedError:
-                # Perhaps it was changed by ourselves, and the answer was lost.
+                # Perhaps we changed it ourselves, and the answer was lost.
                 if self.read(path) == data:
                     return
                 if attempt + 1 == _RACES:
@@ -213,7 +213,7 @@ class Lease:
         return now - self._observed.first_seen >= holder.lifetime
 
     def _write(self, record: LeaseRecord, swap: Callable[[bytes], Version | None]) -> bool:
-        """Change the lease file into `record`; whether the lease is ours after that."""
+        """Change the lease file to `record`; returns whether the lease is ours afterwards."""
         data = record.to_bytes()
         attempt = self._unanswered[data] = _Attempt(record, self._clock.since_boot())
         try:

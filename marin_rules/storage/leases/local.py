@@ -3,11 +3,11 @@
 - The lease file is never written in place. It is linked (created), renamed over (replaced) or unlinked
   (deleted), so that a reader sees a whole record or none, and each change makes a new inode.
 - Creating is `link(2)`: it fails while the file is there.
-- Every other change is made under an exclusive `flock` on the inode at the path. Who waited for the lock on
-  an inode that was replaced meanwhile has locked nothing, sees that, and starts again with the new one.
-  While the inode at the path is locked, nobody else can replace or delete the lease, or create it.
-- The lock is held for a comparison and one rename, and ends with its process: none is ever left behind. One that is
-  held for longer is somebody's who has no business with it, and is waited for only so long.
+- Every other change is made under an exclusive `flock` on the inode at the path. A process that waited for the lock on
+  an inode that was replaced meanwhile has locked nothing, notices that, and starts again with the new one. While the
+  inode at the path is locked, nobody else can replace or delete the lease, or create it.
+- The lock is held for a comparison and one rename, and ends with its process: none is ever left behind. A lock that is
+  held for longer belongs to an outsider, and is waited for only so long.
 - Nobody may read the lease file who may not write it: to read a file is enough to lock it, and a stranger's lock would
   stop every worker. Whoever may not read it still sees whose it is, and whether it changes.
 
@@ -74,7 +74,7 @@ class LocalLeaseStore:
         return None if data is None else Snapshot(data, data)
 
     def read_whole(self) -> Snapshot | None:
-        """The same while nobody writes in place. Marin's workers do, and lock the file meanwhile."""
+        """The same, while nobody writes in place. Marin's workers do so, and lock the file meanwhile."""
         with explained_errors("read the lease", self._path):
             try:
                 descriptor = open_regular(self._path, os.O_RDONLY)
@@ -88,7 +88,7 @@ class LocalLeaseStore:
         return Snapshot(data, data)
 
     def create(self, data: bytes) -> Version | None:
-        # A file where a directory should be passes through as an error: no waiting will mend it.
+        # A file where a directory should be passes through as an error: waiting will not fix it.
         with self._changing("create"), contextlib.suppress(FileNotFoundError):
             make_directory(os.path.dirname(self._path) or ".")
             with self._temporary(data) as temporary:
@@ -133,7 +133,7 @@ class LocalLeaseStore:
         return False
 
     def _from_outside(self) -> bytes | None:
-        """A lease that we may not read, as far as its folder tells: another one after each heartbeat."""
+        """A lease that we may not read, as far as its folder shows it: a different one after each heartbeat."""
         try:
             found = os.stat(self._path)
         except OSError:
@@ -142,7 +142,7 @@ class LocalLeaseStore:
         return LeaseRecord(f"a worker of {_user(found.st_uid)}", found.st_mtime, nonce=nonce).to_bytes()
 
     def _temporary(self, data: bytes) -> contextlib.AbstractContextManager[str]:
-        # Not durable: nobody holds a lease over a power cut, and a spoilt one expires like any other.
+        # Not durable: no lease is held across a power cut, and a damaged one expires like any other.
         mode = _mode_for_writers(os.path.dirname(self._path) or ".")
         return temporary_beside(self._path, data, durable=False, mode=mode)
 
@@ -153,7 +153,7 @@ class LocalLeaseStore:
         try:
             os.link(temporary, self._path)
         except FileExistsError:
-            # NFS asks again when an answer is lost, and then finds the link that it has made itself.
+            # NFS retries when an answer is lost, and then finds the link that it made itself.
             return _is_same_file(temporary, self._path)
         except OSError as error:
             if error.errno in _NO_LINKS:
@@ -177,7 +177,7 @@ class LocalLeaseStore:
         """A descriptor with the lock on the inode that is at the path, `None` when there is none."""
         while True:
             try:
-                # For writing, because NFS makes an exclusive lock on no other descriptor.
+                # For writing, because NFS grants an exclusive lock on no other descriptor.
                 descriptor = open_regular(self._path, os.O_RDWR | os.O_NOFOLLOW)
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -236,7 +236,7 @@ def _mode_for_writers(folder: str) -> int:
     """What a new file here is to be open for: reading and writing for whoever may write to it, nothing for others."""
     with contextlib.suppress(OSError, AttributeError):
         os.getxattr(folder, "system.posix_acl_default")
-        return 0o666  # The folder says who may do what, and a mode would take it back.
+        return 0o666  # The folder's ACL says who may do what, and setting a mode would revoke it.
     mode = 0o666 & ~_umask()
     for both in (0o060, 0o006):
         if mode & both != both:
@@ -249,7 +249,7 @@ def _umask() -> int:
         for line in file:
             if line.startswith("Umask:"):
                 return int(line.split()[1], 8)
-    # Elsewhere than on Linux it can only be read by setting it.
+    # On systems other than Linux it can only be read by setting it.
     umask = os.umask(0o077)
     os.umask(umask)
     return umask

@@ -49,7 +49,7 @@ def open_lease_at(lease_path: str, owner: Owner) -> Lease:
 
 
 def _prepared(lease_path: str, objects: ObjectStore) -> tuple[ObjectStore, bool]:
-    """The store to keep the lease in, once it is known what the one at its address promises."""
+    """The store to keep the lease in, once it is known what the store at its address guarantees."""
     from marin_rules.storage.objects.advisory import AdvisoryObjects
     from marin_rules.storage.objects.compared import ComparedObjects
     from marin_rules.storage.objects.promises import require_promises
@@ -57,5 +57,5 @@ def _prepared(lease_path: str, objects: ObjectStore) -> tuple[ObjectStore, bool]
     if isinstance(objects, AdvisoryObjects):
         return objects, True
     promises = require_promises(lease_path)
-    # Where conditions are compared here, those of a deletion are, too.
+    # If conditions are compared here, so are those of a deletion.
     return (ComparedObjects(objects), True) if promises.broken else (objects, promises.deletes)

@@ -1,9 +1,9 @@
-"""Who holds a lease, told so exactly that a process on the same machine can see that the holder is dead.
+"""Who holds a lease, described so precisely that a process on the same machine can see that the holder is dead.
 
 A process number alone says little: it is reused, and other machines and containers have the same numbers.
 An `Owner` therefore adds the boot of the machine, the process namespace and the moment at which the process
-started. Only when all of these can be compared, and no such process is left, is an owner called dead. In
-every doubt (another machine, another container, no /proc) it is not: its lease then has to expire.
+started. Only when all of these can be compared, and no such process is left, is an owner called dead. If there is any
+doubt (another machine, another container, no /proc), it is not: its lease then has to expire.
 
 Read from /proc, not through psutil: a lease stores the start in clock ticks, while psutil adds the boot time, which
 moves when the wall clock is set; psutil calls a process a zombie while threads of it still write; and workers in the
@@ -25,7 +25,7 @@ _STATE, _THREADS, _START = 0, 17, 19
 
 @dataclass(frozen=True)
 class Owner:
-    """One worker. The last three fields are `None` where the system does not tell them."""
+    """One worker. The last three fields are `None` if the system does not provide them."""
 
     worker_id: str
     """Unique over all machines and times: host, process and a random part."""
@@ -33,7 +33,7 @@ class Owner:
     pid: int
     user: str
     start_ticks: int | None = None
-    """When the process started, in clock ticks since the boot: tells it from a later one with its number."""
+    """When the process started, in clock ticks since the boot: distinguishes it from a later one with its number."""
     boot_id: str | None = None
     pid_namespace: str | None = None
 
@@ -72,7 +72,7 @@ class Owner:
         return asdict(self)
 
     def is_dead_here(self) -> bool:
-        """Whether the process is certainly gone. `False` says nothing: it may run, or be out of our sight."""
+        """Whether the process is certainly gone. `False` proves nothing: it may be running, or out of our sight."""
         here = _place()
         if here is None or self.start_ticks is None or self.host != os.uname().nodename:
             return False
@@ -100,7 +100,7 @@ class _Process:
                 stat = file.read()
         except (FileNotFoundError, ProcessLookupError):
             return None
-        # The name stands in parentheses and may itself hold spaces and parentheses.
+        # The name is in parentheses and may itself contain spaces and parentheses.
         fields = stat.rpartition(b")")[2].split()
         # A process whose first thread has ended looks like a zombie while its other threads still write.
         has_ended = fields[_STATE] in (b"Z", b"X") and int(fields[_THREADS]) <= 1
@@ -143,7 +143,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object, limit: int) -> int:
-    # Above the limit no system call takes it; zero and below would mean groups of processes.
+    # Above the limit no system call accepts it; zero and below would mean groups of processes.
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < limit:
         raise ValueError(f"not a number from 1 to {limit - 1} in owner: {value!r}")
     return value

@@ -1,13 +1,13 @@
 """What a lease file holds: who has the step, since when, and the last sign of life, as JSON.
 
 The record is one of Marin's, `{"worker_id", "timestamp"}`, whose workers stop with an error at any other
-key. What we know besides stands in the text of `worker_id`, behind the name: to Marin's workers a lease of ours
+key. Everything else that we record is in the text of `worker_id`, after the name: to Marin's workers a lease of ours
 is that of a worker with a long name. They wait for it, and take it over once its last heartbeat is 90 s old. A
 record of Marin's is read as one of epoch 0 with no owner. Earlier versions of this package wrote keys of their own:
-those are read, too, and unknown ones are ignored.
+those are also read, and unknown ones are ignored.
 
-`timestamp` and `since` are the wall clock of the holder. They are for people: whether a lease is stale is
-never decided by them, since the clocks of two machines differ.
+`timestamp` and `since` are the wall clock of the holder. They are for people: they never decide whether a lease is
+stale, since the clocks of two machines differ.
 """
 
 import json
@@ -22,7 +22,7 @@ from marin_rules.storage.leases.owner import Owner
 from marin_rules.units import clock_time, rough_duration
 
 _LAST_MOMENT = 253402300799.0
-"""The end of the year 9999: a later time cannot be shown, so that it is no time."""
+"""The end of the year 9999: a later time cannot be shown, so it is not accepted."""
 
 
 LIFETIME_SECONDS = 90.0
@@ -33,7 +33,7 @@ _LONGEST_LIFETIME_SECONDS = 86400.0
 
 
 class CorruptLeaseError(MarinRulesError, ValueError):
-    """A lease file that is no lease."""
+    """A lease file that does not hold a lease."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class LeaseRecord:
     """Makes the bytes of each write unlike all others, even while the clock stands still: a change is a
     sign of life, and a writer that got no answer knows its own write again."""
     lifetime: float = LIFETIME_SECONDS
-    """For how long the lease is the holder's after a heartbeat, in seconds."""
+    """How long the lease is the holder's after a heartbeat, in seconds."""
 
     @classmethod
     def first(cls, owner: Owner, epoch: int, now: float, lifetime: float = LIFETIME_SECONDS) -> Self:
@@ -110,7 +110,7 @@ class LeaseRecord:
 
 
 def _with_details(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record with what stands behind the worker's name, if anything does."""
+    """The fields of a record, including what follows the worker's name, if anything does."""
     worker_id = fields.get("worker_id")
     name, separator, text = worker_id.partition(" {") if isinstance(worker_id, str) else ("", "", "")
     if not separator:
@@ -146,7 +146,8 @@ def describe(record: LeaseRecord, now: float) -> str:
 
 
 def _printable(text: str) -> str:
-    """A name for a terminal: who can write to a prefix can write a lease, and terminals obey some characters."""
+    """A name that is safe for a terminal: anyone who can write to a prefix can write a lease, and terminals obey some
+    characters."""
     shown = "".join(character if character.isprintable() else "?" for character in text[:_SHOWN_CHARACTERS])
     return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown}..."
 

@@ -1,13 +1,13 @@
 """What keeps a lease: one small file or object that is changed by compare-and-swap only, and the files beside it.
 
-`local` keeps it on a POSIX file system, `beside_objects` on an object store. One suite of tests holds for all of them.
+`local` keeps it on a POSIX file system, `beside_objects` on an object store. One test suite covers both.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
 type Version = bytes | int | str
-"""Tells one content of a lease from every other. Only its store knows what is in it."""
+"""Distinguishes one content of a lease from every other. Opaque except to its store."""
 
 
 class ChangedError(OSError):

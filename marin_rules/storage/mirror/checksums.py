@@ -1,7 +1,7 @@
 """Whether the bytes that arrived are those that the source says it has.
 
-GCS tells a CRC32C of every object, S3 an MD5 of most: its ETag, unless the object was written in parts or encrypted. So
-an ETag that fits proves something, and one that does not fit proves nothing.
+GCS reports a CRC32C for every object, S3 an MD5 for most: the ETag, unless the object was written in parts or
+encrypted. So an ETag that matches proves something, and one that does not match proves nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Sum(Protocol):
 
 
 class Checksum:
-    """Takes the bytes in their order, and compares them with what the source told before."""
+    """Takes the bytes in order, and compares them with what the source reported before."""
 
     def __init__(self, details: dict[str, Any]) -> None:
         self.size = 0
@@ -63,7 +63,7 @@ class Checksum:
 
 
 def identity(details: dict[str, Any]) -> tuple[Any, ...]:
-    """Tells one content of an object from the next, as well as its store lets us."""
+    """Distinguishes one content of an object from the next, as well as its store allows."""
     for name in ("generation", "ETag", "etag"):
         if details.get(name):
             return (str(details[name]),)

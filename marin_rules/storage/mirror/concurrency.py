@@ -1,7 +1,7 @@
 """Several blocking calls at once, each in a thread that knows the caller's budget.
 
 The threads end with the call: none is there to be lost in a fork. When one fails, or the caller is interrupted, the
-others are asked to stop; those that take long should look at `stop_if_asked` now and then.
+others are asked to stop; those that take long should call `stop_if_asked` occasionally.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class AskedToStopError(Exception):
 
 
 def stop_if_asked() -> None:
-    """Raise if whoever waits for this call does not want its result any more."""
+    """Raise if the result of this call is no longer wanted."""
     if any(stop.is_set() for stop in _stops.get()):
         raise AskedToStopError("another copy of the same request failed")
 
 
 def each[Item, Result](items: Iterable[Item], do: Callable[[Item], Result], *, at_once: int) -> list[Result]:
-    """`do` for each item, in their order. After an error nothing more is begun, and the error is raised."""
+    """`do` for each item, in order. After an error nothing more is started, and the error is raised."""
     todo = list(items)
     if len(todo) < 2:
         return [do(item) for item in todo]

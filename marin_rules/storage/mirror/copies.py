@@ -1,7 +1,7 @@
-"""Bringing data home: each file is copied once, by one worker, and charged before its first byte moves.
+"""Copying data to the prefix: each file is copied once, by one worker, and charged before its first byte moves.
 
-What is charged are the exact sizes of the files that are copied; moving data inside a region costs nothing and is not
-charged. A copy that fails is refunded, and leaves nothing that could be taken for the file.
+The charge is the exact size of the files that are copied; moving data inside a region costs nothing and is not
+charged. A copy that fails is refunded, and leaves nothing that could be mistaken for the file.
 """
 
 from __future__ import annotations

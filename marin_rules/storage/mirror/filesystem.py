@@ -28,7 +28,7 @@ type _Paths = str | list[str]
 
 
 class MirrorFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
-    """Data of all regions below one name, copied here when they are read."""
+    """Data of all regions below one name, copied here when it is read."""
 
     protocol = "mirror"
     root_marker = ""
@@ -48,7 +48,7 @@ class MirrorFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
         return search.look_up(path).info
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        # Not fsspec's own, which takes every error for "no".
+        # Not fsspec's own, which treats every error as "no".
         try:
             self.info(path)
             return True
@@ -95,7 +95,7 @@ class MirrorFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
         files: dict[str, search.Found] = {}
         for one in map(self._file, paths):
             below = search.find(one)
-            # If there is nothing, this says where it was looked for.
+            # If there is nothing, this says where it looked.
             files |= below or {one: search.look_up(one)}
         copy_many(_away(here, files.values()))
         return [here.url(name) for name, entry in files.items() if entry.is_file]
@@ -240,7 +240,7 @@ class MirrorFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def _read[Result](path: str, read: Callable[[Place], Result]) -> Result:
-        """Read at home: at once if that works, else after the file was copied."""
+        """Read at the prefix: at once if that works, otherwise after copying the file."""
         try:
             return read(home())
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Make fsspec know `mirror://` in this process, by the name of the class: nothing is imported until it is used.
+"""Register `mirror://` with fsspec in this process, by the name of the class: nothing is imported until it is used.
 
-Marin's own packages, which Levanter brings along, register a filesystem of theirs for `mirror://` when they are
-imported: in place of whatever is there, or with an error if there is another. In a step they are imported after this,
-so registrations for that name are ignored from here on: `mirror://` must mean the same whatever a step imports.
+Marin's own packages, which Levanter brings along, register their own filesystem for `mirror://` when they are imported,
+replacing whatever is there, or failing if there is another. In a step they are imported after this, so registrations
+for that name are ignored from here on: `mirror://` must mean the same whatever a step imports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths below the prefix, and the names that the mirror keeps for itself.
 
-A mirrored path is relative: `documents/x`, the same in every region. What climbs out (`..`) or is absolute is refused,
-for it would read or write what nobody calls mirrored.
+A mirrored path is relative: `documents/x`, the same in every region. A path that climbs out (`..`) or is absolute is
+refused, because it would read or write data that is not mirrored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def relative_path(path: str, roots: Iterable[str]) -> str:
 
 
 def file_path(path: str) -> str:
-    """The path, unless it is the top of the prefix, which is no file and must not be removed."""
+    """The path, unless it is the top of the prefix, which is not a file and must not be removed."""
     if not path:
         raise ValueError(f"{SCHEME} names no file. Write a path relative to the prefix, as in {SCHEME}documents/x.")
     return path
@@ -58,13 +58,13 @@ def is_hidden(path: str) -> bool:
 def is_control(path: str) -> bool:
     """Whether the path is a control file of a step, which says something about one region's copy only.
 
-    A status that came here from another region would call a step done whose data are not here.
+    A status copied from another region would mark a step as done whose data is not here.
     """
     return posixpath.basename(path).startswith(_CONTROL_PREFIX)
 
 
 def short_hash(path: str) -> str:
-    """A name for a path, of a length that every file system takes."""
+    """A name for a path, of a length that every file system accepts."""
     return hashlib.sha256(path.encode()).hexdigest()[:_KEY_DIGITS]
 
 

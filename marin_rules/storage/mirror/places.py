@@ -24,8 +24,8 @@ from marin_rules.urls import is_url, split_url
 
 _kept: dict[int, Any] = {}
 """All clients ever used. In a forked process fsspec forgets those of the parent; if they were collected, they would
-close their connections, and take them out of the event loop that parent and child still share: the parent would wait
-for answers in vain."""
+close their connections and remove them from the event loop that parent and child still share: the parent would wait
+forever."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Place:
         return split_url(self.root)[0]
 
     def region(self) -> str | None:
-        """Where the data are, None if nobody knows. May ask Google, once a process."""
+        """Where the data is, None if unknown. May ask Google, once per process."""
         if self.given_region is not None:
             return self.given_region
         if self.scheme:
             return region_of(self.root)
-        # Not with a cluster: on a machine outside of Google that would wait for a server that is not there.
+        # Not with a cluster: a machine outside Google would wait for a server that does not exist.
         return region_of_this_machine(None)
 
     def url(self, path: str) -> str:
-        """What everybody calls `path` in this place."""
+        """The full name of `path` in this place."""
         return f"{self.root}/{path}" if path else self.root
 
     def filesystem(self) -> Any:
@@ -106,7 +106,7 @@ def sources() -> list[Place]:
 
 
 def all_roots() -> list[str]:
-    """What a whole path can begin with, for its mirrored path to be known. Asks nobody."""
+    """The beginnings of full paths whose mirrored paths are known. Makes no requests."""
     here = home()
     return [here.root, *(place.root for place in _sources_of(here))]
 
@@ -124,7 +124,7 @@ def _sources_of(here: Place) -> list[Place]:
 
 
 def is_free(source: Place, target: Place) -> bool:
-    """Whether data move between the two without leaving their region, as far as is known."""
+    """Whether data moves between the two without leaving its region, as far as is known."""
     origin, destination = source.region(), target.region()
     return origin is not None and destination is not None and common(origin, destination) is not None
 

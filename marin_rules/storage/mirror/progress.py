@@ -1,6 +1,6 @@
 """How far a copy is, on stderr, for those that take longer than two seconds.
 
-On a terminal one line that changes; elsewhere (a log) a line now and then.
+On a terminal one line that changes; elsewhere (a log) an occasional line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOG_SECONDS = 15.0
 
 
 class Progress:
-    """Tells about one copy, from `with` to its end. `advance` may be called from any thread."""
+    """Reports on one copy, from `with` to its end. `advance` may be called from any thread."""
 
     def __init__(self, what: str, total: int, source: str | None, target: str | None) -> None:
         self._what = what
@@ -73,7 +73,7 @@ class Progress:
                 sys.stderr.write(text + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):
-            # Nobody reads it any more: no reason to stop a copy.
+            # Nobody reads it any more, which is no reason to stop a copy.
             pass
 
 

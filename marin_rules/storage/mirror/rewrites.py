@@ -25,13 +25,13 @@ PART_SIZE = 512 * 2**20
 
 
 class Watch(Protocol):
-    """Who looks after a copy."""
+    """Receives the progress of a copy."""
 
     def check(self) -> None:
         """Raises when the copy has to stop."""
 
     def advance(self, size: int) -> None:
-        """So many more bytes are there."""
+        """This many more bytes have arrived."""
 
     def finish(self, found: Found) -> None:
         """This file is complete."""
@@ -43,7 +43,7 @@ def can_rewrite(source: Place, target: Place) -> bool:
 
 
 def rewrite_all(batch: Sequence[Found], target: Place, watch: Watch) -> None:
-    """Copy files of one source, concurrently. The first error stops the rest, but not what was begun."""
+    """Copy files of one source, concurrently. The first error stops the rest, but not what was started."""
     from fsspec.asyn import sync
 
     filesystem = target.filesystem()
@@ -172,13 +172,13 @@ async def _copy_parts(
             watch.advance(end - start)
         await filesystem._call_s3("complete_multipart_upload", **place, MultipartUpload={"Parts": parts})
     except BaseException:
-        # Parts that nobody puts together are paid for like objects.
+        # Parts that are never assembled are billed like objects.
         await filesystem._call_s3("abort_multipart_upload", **place)
         raise
 
 
 def changed(found: Found) -> SourceChangedError:
-    """The error for a source that is not what it was when the copy began."""
+    """The error for a source that has changed since the copy began."""
     return SourceChangedError(
         errno.ESTALE,
         f"cannot copy {found.url}: it was changed or removed while it was being copied. Nothing was kept, and nothing"

@@ -3,11 +3,11 @@
     .mirror/<directory>.<file>.lock   one file is being copied
     .mirror/<directory>.lock          many files of the directory are being copied
 
-(The names are hashes.) Many readers can so copy files of one directory at the same time, while a bulk copy needs one
-lease for a directory instead of one for each file. The two kinds see each other, since both first write and then look:
-whoever copies one file gives its lease back while the whole directory is being copied, and waits; whoever copies the
-directory leaves out the files whose leases it finds, and comes back for them one by one. Nobody waits with a lease in
-its hands, so nobody waits for ever.
+(The names are hashes.) This way many readers can copy files of one directory at the same time, while a bulk copy needs
+one lease for a directory instead of one for each file. The two kinds see each other, since both first write and then
+look: whoever copies one file gives its lease back while the whole directory is being copied, and waits; whoever copies
+the directory leaves out the files whose leases it finds, and comes back for them one by one. Nobody waits while holding
+a lease, so nobody waits forever.
 
 A holder that was killed is succeeded at once on its machine, and after the lifetime of a lease elsewhere.
 """
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = (0.02, 2.0)
 _PATIENCE_SECONDS = 2.0
-"""Who waits for longer says for whom."""
+"""A wait longer than this is reported, with who is waited for."""
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def right_to_copy_file(here: Place, path: str) -> Iterator[Heartbeat]:
         if is_free:
             break
         _release(lease, path)
-        # Taken and given back: then it is free, or was stale.
+        # Taken and released: so it is free, or was stale.
         directory_lease = open_lease_at(directory_lease_url, Owner.current())
         _acquire(directory_lease, path)
         _release(directory_lease, path)
@@ -125,5 +125,5 @@ def _release(lease: Lease, path: str) -> None:
     try:
         lease.release()
     except OSError as error:
-        # It ends by itself; what was copied is there, and must not be lost for that.
+        # It expires on its own; what was copied is there, and must not be lost because of this.
         logger.warning("could not give back the lease on the copy of %s%s: %s", SCHEME, path, error)

@@ -1,8 +1,8 @@
-"""Where data are, over all places at once. Nothing is copied and nothing charged here.
+"""Where data is, across all places. Nothing is copied or charged here.
 
 The prefix wins over the sources, and a near source over a far one. A place that denies access or does not answer is
-passed over with a warning if another one has the data; if none has, its error is raised, for then nobody can say that
-the data do not exist.
+skipped with a warning if another one has the data; if none has, its error is raised, because then it cannot be said
+that the data does not exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _PATHS_AT_ONCE = 16
 _LISTED_FROM = 4
-"""From so many files of one directory on, it is listed instead of asking for each."""
+"""From this many files of one directory on, it is listed instead of asking for each."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def look_up_many(paths: Iterable[str]) -> dict[str, Found]:
     directories = dict.fromkeys(map(posixpath.dirname, listed))
     for listing in each(directories, list_directory, at_once=_PATHS_AT_ONCE):
         found |= listing
-    # A listing tells no more than the store: what is not in it gets the error that says so.
+    # A listing is all that is known: a file that is not in it gets the error that says so.
     alone += [path for path in listed if path not in found]
     found |= {answer.path: answer for answer in each(alone, look_up, at_once=_PATHS_AT_ONCE)}
     return found
@@ -128,7 +128,7 @@ def _union(path: str, ask: Callable[[Place], dict[str, Found]]) -> dict[str, Fou
     here = home()
     answers, troubles = _ask([here, *_sources_of(path)], answer)
     if not any(answers):
-        # An empty directory at home is no missing one.
+        # An empty directory at the prefix is not a missing one.
         if any(listing is not None for listing in answers) and not troubles:
             return {}
         raise _missing(path, troubles)

@@ -1,6 +1,6 @@
 """Copies whose bytes pass through this machine: to a local disk, or from one kind of store to another.
 
-A copy has its final name only when it is complete, of the right size and, where the source tells one, with the right
+A copy has its final name only when it is complete, of the right size and, if the source has one, with the right
 checksum. On a disk it is written beside its place, flushed, and linked to it; an upload to a store is committed at its
 end. What is at the target already is kept on a disk.
 """
@@ -42,7 +42,7 @@ def stream_all(batch: Sequence[Found], target: Place, watch: Watch) -> None:
 
 
 def remove_leftovers(batch: Sequence[Found], target: Place) -> None:
-    """Remove what earlier copies of these files have left when they were killed. Only for who has the right to copy."""
+    """Remove what killed copies of these files have left behind. Only for the holder of the right to copy."""
     if target.scheme:
         # An upload that was not committed leaves nothing that has a name.
         return
@@ -77,7 +77,7 @@ def _pieces(found: Found, watch: Watch) -> Iterator[bytes]:
 
 
 def _checked_pieces(found: Found, watch: Watch) -> Iterator[bytes]:
-    """The content of a file; an error in the place of the end if it is not what the source said before."""
+    """The content of a file; an error at the end if it is not what the source announced."""
     checksum = Checksum(found.details)
     for piece in _pieces(found, watch):
         checksum.update(piece)
@@ -134,7 +134,7 @@ def _to_store(found: Found, target: Place, watch: Watch) -> None:
             watch.check()
             file.commit()
     except BaseException:
-        # Or its end would be written when it is forgotten.
+        # Otherwise its end would be written when it is garbage-collected.
         file.closed = True
         with contextlib.suppress(Exception):
             file.discard()

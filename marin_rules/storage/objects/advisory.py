@@ -1,7 +1,7 @@
 """Objects on any other store that fsspec knows. Advisory: nothing here is atomic.
 
-A comparison and the write after it are two calls, so that two workers that take the same lease in the same moment may
-both believe that they hold it. Steps that many machines share belong on GCS, S3 or a shared file system.
+A comparison and the write after it are two calls, so two workers that take the same lease at the same moment may both
+believe that they hold it. Steps that many machines share belong on GCS, S3 or a shared file system.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AdvisoryObjects:
         return None if found is None else ObjectState(found.version, len(found.data))
 
     def append(self, url: str, data: bytes, state: ObjectState | None) -> ObjectVersion | None:
-        # As a whole: fsspec has no way to append that holds everywhere.
+        # As a whole: fsspec has no way to append that works everywhere.
         found = self.read(url)
         if (None if found is None else found.version) != (None if state is None else state.version):
             return None

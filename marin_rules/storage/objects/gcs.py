@@ -1,6 +1,7 @@
 """Objects on Google Cloud Storage. A version is a generation, which never comes back.
 
-gcsfs has no compare-and-swap, and a thread with an event loop, which no fork survives: hence Google's own client.
+gcsfs has no compare-and-swap, and runs a thread with an event loop, which does not survive a fork: hence Google's own
+client.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from marin_rules.urls import split_url
 
 _TIMEOUT_SECONDS = (5.0, 10.0)
 _RETRY_SECONDS = 15.0
-"""For so long the client retries on its own. A lease must hear of trouble while there is time to try once more."""
+"""How long the client retries on its own. A lease must learn of trouble while there is time to try once more."""
 
 
 _LONG_TIMEOUT_SECONDS = (5.0, 60.0)
@@ -64,7 +65,7 @@ class GcsObjects:
                 data = blob.download_as_bytes(**self._options)
             except self._exceptions.NotFound:
                 return None
-        # The answer to the download tells the generation of what was downloaded.
+        # The response to the download has the generation of what was downloaded.
         return StoredObject(data, str(blob.generation))
 
     def read_part(self, url: str, start: int, size: int) -> bytes | None:
@@ -109,7 +110,7 @@ class GcsObjects:
                 return None
 
     def _append_by_composing(self, url: str, data: bytes, generation: int) -> ObjectVersion:
-        """The store puts the object and an object with the new part together."""
+        """The store joins the object and an object with the new part."""
         part = self._blob(f"{url}.part-{secrets.token_hex(8)}")
         try:
             part.upload_from_string(data, **self._long_options)
@@ -137,7 +138,7 @@ class GcsObjects:
         return None if blob is None else float(blob.updated.timestamp())
 
     def _described(self, url: str) -> Any:
-        """The object with what the store tells of it, `None` when there is none."""
+        """The object with its metadata, `None` when there is none."""
         blob = self._blob(url)
         with explained_store_errors("look at", url):
             try:

@@ -1,4 +1,4 @@
-"""An object that grows: what a local file has gained is appended to it, in pieces, from any thread.
+"""An object that grows: additions to a local file are appended to it, in pieces, from any thread.
 
 For logs. Memory is bounded by a piece, and each piece is visible once it is there. Nobody's lines are lost: a piece
 goes to the end of whatever the object holds, on condition that it is as it was last seen; if somebody else has appended
@@ -16,7 +16,7 @@ from marin_rules.storage.objects.open import open_objects
 from marin_rules.storage.objects.store import ObjectState
 
 PIECE_BYTES = 8 << 20
-"""More than the smallest part of an upload in parts on S3, 5 MiB; a slow link takes some seconds for it."""
+"""More than the smallest part of a multipart upload on S3, 5 MiB; a slow link takes some seconds for it."""
 
 _RACES = 5
 _COMPARED_BYTES = 1 << 12
@@ -34,7 +34,7 @@ class GrowingObject:
         self._is_known = False
 
     def publish(self, descriptor: int, check: Callable[[], bool]) -> bool:
-        """Append what the file has gained by now; False if `check`, called before each piece, ended that earlier."""
+        """Append what the file has gained; False if `check`, called before each piece, stopped that early."""
         size = os.fstat(descriptor).st_size
         while self.published < size:
             if not check():
@@ -64,7 +64,8 @@ class GrowingObject:
         raise UnansweredError(errno.EAGAIN, f"cannot append to {self.url}: others change it all the time", self.url)
 
     def _was_appended(self, piece: bytes) -> bool:
-        """Whether the piece is there though its answer was lost; otherwise the object is looked at anew next time."""
+        """Whether the piece is there although its answer was lost; otherwise the object is looked at again next
+        time."""
         before = 0 if self._state is None else self._state.size
         self._is_known = False
         try:

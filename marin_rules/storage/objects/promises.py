@@ -1,11 +1,11 @@
-"""Whether a store keeps the promises that leases rest on: asked once a bucket, before its first lease.
+"""Whether a store keeps the promises that leases depend on: tested once per bucket, before its first lease.
 
-Services that speak S3 differ in what they make of `If-Match` and `If-None-Match`. One that ignores them lets two
-workers hold one lease, and says nothing. So a small object is created, replaced and deleted beside the lease, each time
-also in a way that must be refused. This shows conditions that are ignored; it cannot show conditions that race.
+Services that speak S3 differ in how they treat `If-Match` and `If-None-Match`. One that ignores them silently lets two
+workers hold one lease. So a small object is created, replaced and deleted beside the lease, each time also in a way
+that must be refused. This shows conditions that are ignored; it cannot show conditions that race.
 
-A good answer is remembered for the process, and for a week in the user's state folder. A bad one is not, so that a
-store that was mended is noticed.
+A good result is remembered for the process, and for a week in the user's state folder. A bad one is not, so that a
+repaired store is noticed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from marin_rules.storage.patience import patiently
 from marin_rules.urls import bucket_root
 
 ADVISORY_VARIABLE = "MARIN_ADVISORY_LEASES"
-"""Set to 1: go on where a store ignores conditions, as on any store that has none."""
+"""Set to 1: continue if a store ignores conditions, as on any store that has none."""
 
 _REMEMBERED_SECONDS = 7 * 86400.0
 
@@ -53,7 +53,7 @@ class Promises:
 
     @property
     def broken(self) -> str:
-        """What is wrong for leases, in words; empty when nothing is. Conditional deletion they can do without."""
+        """What is wrong for leases, in words; empty when nothing is. They can do without conditional deletion."""
         if not self.accepts:
             return "it refuses conditional writes (If-Match) of an object that is at the expected version"
         ignored = [
@@ -63,11 +63,12 @@ class Promises:
 
 
 _known: dict[str, Promises] = {}
-"""Kept answers: each bucket is asked once."""
+"""Cached answers: each bucket is tested once."""
 
 
 def require_promises(url: str, say: Callable[[str], None] = lambda text: None) -> Promises:
-    """What the store of a lease at `url` promises; `StorageError` when that is too little and nobody said go on."""
+    """What the store of a lease at `url` promises; `StorageError` if that is too little and was not accepted by
+    variable."""
     promises = _promises(url)
     if not promises.broken:
         return promises
@@ -100,7 +101,7 @@ def _promises(url: str) -> Promises:
 def _ask(url: str, place: str) -> Promises:
     promises = patiently(lambda: probe(open_objects(url), posixpath.dirname(url)))
     if promises != Promises():
-        # One answer that was lost and asked for again must not condemn a store.
+        # One answer that was lost and requested again must not condemn a store.
         promises = patiently(lambda: probe(open_objects(url), posixpath.dirname(url)))
     if not promises.broken:
         document = {"place": place, "asked": time.time(), "promises": asdict(promises)}
@@ -110,7 +111,7 @@ def _ask(url: str, place: str) -> Promises:
 
 
 def probe(objects: ObjectStore, folder: str) -> Promises:
-    """Ask a store by changes of one small object in this folder, which is removed in the end."""
+    """Test a store by changing one small object in this folder, which is removed at the end."""
     url = f"{folder}/{TEMPORARY_PREFIX}probe-{secrets.token_hex(8)}"
     try:
         return _probe(objects, url)
@@ -130,7 +131,7 @@ def _probe(objects: ObjectStore, url: str) -> Promises:
     second = b"probe: second"
     written = objects.write(url, second, before.version)
     after = objects.read(url)
-    # An answer that was lost and asked for again looks like a refusal: what is there tells.
+    # An answer that was lost and requested again looks like a refusal: the content decides.
     if written is None and (after is None or after.data != second):
         return Promises(creates=creates, accepts=False)
     replaces = objects.write(url, b"probe: must not be replaced", before.version) is None

@@ -1,4 +1,4 @@
-"""Objects on S3 and its kin. A version is an ETag: a hash of the content, which comes back with the content."""
+"""Objects on S3 and the like. A version is an ETag: a hash of the content, so it recurs with the content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marin_rules.urls import split_url
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 6.0
 _ATTEMPTS = 4
-"""As in `gcs`: a lease must hear of trouble while there is time to try once more."""
+"""As in `gcs`: a lease must learn of trouble while there is time to try once more."""
 
 
 _LONG_READ_SECONDS = 60.0
@@ -22,7 +22,7 @@ _LONG_READ_SECONDS = 60.0
 _LITTLE_BYTES = 1 << 20
 _SMALLEST_PART = 5 << 20
 _LARGEST_COPY = 1 << 30
-"""What S3 takes as a part of an upload, but for the last, and what one call copies here (5 GiB are allowed)."""
+"""The size of each part of an upload on S3, except the last, and of what one call copies here (5 GiB are allowed)."""
 
 
 class S3Objects:
@@ -88,7 +88,7 @@ class S3Objects:
             return self._put_if(client, url, data, IfNoneMatch="*")
         written = None if self._wants_bare else self._put_if(client, url, data, IfMatch=expected)
         if written is None and (self._wants_bare or self._is_at(url, expected)):
-            # Some services (Ceph's radosgw 16) refuse an ETag as they tell it, in quotes, and take it without.
+            # Some services (Ceph's radosgw 16) refuse an ETag as they return it, in quotes, and accept it without.
             written = self._put_if(client, url, data, IfMatch=expected.strip('"'))
             self._wants_bare = self._wants_bare or written is not None
         return written
@@ -161,7 +161,7 @@ class S3Objects:
             raise
 
     def _client_for(self, data: bytes) -> Any:
-        # To make another client takes longer than to send a little.
+        # Creating another client takes longer than sending a little.
         return self._client if len(data) <= _LITTLE_BYTES else self._patient_client
 
     @cached_property
@@ -190,7 +190,7 @@ class S3Objects:
         return None if head is None else float(head["LastModified"].timestamp())
 
     def _head(self, url: str) -> Any:
-        """What the store tells of an object, `None` when there is none."""
+        """The metadata of an object, `None` when there is none."""
         with explained_store_errors("look at", url):
             try:
                 return self._client.head_object(**self._place(url))

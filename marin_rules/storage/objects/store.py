@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 type ObjectVersion = str
-"""Tells one content of an object from others; see `ObjectStore.repeats_versions`."""
+"""Distinguishes one content of an object from others; see `ObjectStore.repeats_versions`."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ObjectStore(Protocol):
 
     @property
     def service(self) -> str:
-        """Who is asked: the address of the service, since a bucket's name is one at each of them."""
+        """The address of the service: each service has its own bucket of a given name."""
 
     def read(self, url: str) -> StoredObject | None:
         """The object, `None` when there is none."""
