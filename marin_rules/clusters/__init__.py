@@ -1,1 +1,1 @@
-"""Clusters: what machines there are, how jobs are queued there, and what became of them. Knows no steps."""
+"""Clusters: what machines there are, how jobs are queued, and how they ended. Knows no steps."""

@@ -1,7 +1,7 @@
 """Which job of a cluster this process is part of, and whether that job is the step's own.
 
-Each cluster has a module `allocation` in its folder, which reads what the cluster tells a job of itself: a function
-`allocation_from(variables)`, and the `JOB_VARIABLE` that names the job to its processes. A caller asks
+Each cluster has a module `allocation` in its folder, which reads what the cluster tells a job about itself: a function
+`allocation_from(variables)`, and the `JOB_VARIABLE` that names the job to its processes. A caller uses
 `current_allocation()` and need not know which clusters there are.
 """
 
@@ -23,17 +23,17 @@ a job of: a step that sees the same runs beside the driver, and has no job of it
 
 
 class EndCause(Enum):
-    """Why a job that was told to end was told so, as far as its cluster says."""
+    """Why a job was asked to end, as far as its cluster says."""
 
     CANCELLED = "cancelled"
     """A person ended it."""
 
     STARTS_AGAIN = "starts again"
-    """The cluster takes its machine away, and has queued it again already."""
+    """The cluster takes its machine away, and has already requeued it."""
 
     TIME_LIMIT = "time limit"
     SIGNAL = "signal"
-    """It is not ending at all: the signal is a warning, or came from somewhere else."""
+    """It is not ending at all: the signal is a warning, or came from elsewhere."""
 
     UNKNOWN = "unknown"
     """The cluster does not answer."""
@@ -43,7 +43,7 @@ class OtherMachine(Protocol):
     """A machine that was started for the ranks of a step, with the same command as the machine of its worker."""
 
     def serve(self, start: Sequence[str]) -> int:
-        """Run ranks when the worker asks for them, until it has no more need of this machine; returns an exit code.
+        """Run ranks when the worker asks for them, until it no longer needs this machine; returns an exit code.
 
         `start` are the words that start a rank here; see `RankCall`.
         """
@@ -61,7 +61,7 @@ class Allocation(Protocol):
 
     @property
     def job_id(self) -> str:
-        """As `ClusterJob.id` has it."""
+        """The same as `ClusterJob.id`."""
 
     @property
     def element(self) -> int | None:
@@ -76,7 +76,7 @@ class Allocation(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often the cluster itself has started the job again."""
+        """How often the cluster itself has restarted the job."""
 
     @property
     def cpus(self) -> int | None:
@@ -94,20 +94,20 @@ class Allocation(Protocol):
         """
 
     def other_machine(self) -> OtherMachine | None:
-        """This machine, if it is not the one on which the job's worker runs, but there for its ranks alone."""
+        """This machine, if it exists only for ranks and does not run the job's worker."""
 
     def why_told_to_end(self) -> EndCause:
         """Asks the cluster. To be called in the job, after it got a signal."""
 
     @property
     def may_start_again(self) -> bool:
-        """Whether the cluster itself starts a job again whose machine is taken away."""
+        """Whether the cluster itself restarts a job whose machine is taken away."""
 
     def start_again(self) -> None:
-        """Have the cluster end this job and queue it again, under the same id; a `ClusterError` if it does not."""
+        """Make the cluster end this job and requeue it, under the same id; a `ClusterError` if it does not."""
 
     def to_fields(self) -> dict[str, Any]:
-        """The job as it stands in info files."""
+        """The job as recorded in info files."""
 
 
 def current_allocation(variables: Mapping[str, str] | None = None) -> Allocation | None:
@@ -118,7 +118,7 @@ def current_allocation(variables: Mapping[str, str] | None = None) -> Allocation
 
 
 def own_allocation(variables: Mapping[str, str] | None = None) -> Allocation | None:
-    """The job of this step alone; None on the machine of the driver, also if that is in a job itself."""
+    """The job of this step alone; None on the machine of the driver, even if that is in a job itself."""
     given = os.environ if variables is None else variables
     is_drivers = given.get(DRIVER_JOB_VARIABLE) == driver_job(given)
     return None if is_drivers else current_allocation(given)

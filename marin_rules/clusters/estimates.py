@@ -1,7 +1,7 @@
 """What jobs may cost before they run, and whether that is more than a run may spend: pure.
 
 A job costs its price an hour until its time limit at most, and so does each attempt: one that fails, or loses its
-machine, has cost something too. A step that is divided into tasks has a job for each.
+machine, still costs something. A step that is divided into tasks has a job for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Estimate:
 
     step: str
     price: Price
-    """Of an hour of its job, or of the job of one task."""
+    """For an hour of its job, or of the job of one task."""
 
     minutes: int | None
     """The time limit of a job; None if it has none."""
@@ -30,7 +30,7 @@ class Estimate:
 
     @property
     def most(self) -> float | None:
-        """What an attempt costs in dollars if it takes all its time; None if that is not known."""
+        """What an attempt costs in dollars if it takes its full time; None if that is not known."""
         one = self._most_of_one
         return None if one is None else one * self.tasks
 
@@ -63,7 +63,7 @@ def summary(estimates: Sequence[Estimate]) -> str | None:
 
 
 def refusal(estimates: Sequence[Estimate], limit: float) -> str | None:
-    """Why these steps are not to run if no more than `limit` dollars may be spent; None if they may."""
+    """Why these steps must not run if no more than `limit` dollars may be spent; None if they may."""
     reasons = []
     if unpriced := [estimate.step for estimate in estimates if estimate.price.dollars is None]:
         reasons.append(

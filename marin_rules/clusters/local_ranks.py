@@ -1,4 +1,4 @@
-"""Ranks that are processes of this machine: to try out on a laptop what will run on several machines."""
+"""Ranks that are processes of this machine: to try on a laptop what will run on several machines."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _STOP_SECONDS = 3.0
 """How long the other ranks may take to end after one has failed, before they are killed."""
 
 _LAST_OUTPUT_SECONDS = 1.0
-"""How long a program that a rank has left running, and that still has its output, is listened to."""
+"""How long to read from a program that a rank has left running with its output still open."""
 
 
 @dataclass(frozen=True)
 class LocalRanks:
-    """So many ranks, all on this machine."""
+    """A number of ranks, all on this machine."""
 
     count: int
 
     def run(self, call: RankCall, take: Take) -> RanksEnd:
-        # Asked first: what a child reports of a program that is not there gets lost now and then.
+        # Checked first: a child's report about a missing program occasionally gets lost.
         if shutil.which(call.start[0]) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), call.start[0])
         variables = variables_for(self.count, "127.0.0.1", call.purpose)
@@ -51,7 +51,7 @@ class LocalRanks:
                 process.wait()
 
     def close(self) -> None:
-        """Nothing was made."""
+        """Nothing was created."""
 
     def _start(self, command: Sequence[str], variables: Mapping[str, str], rank: int) -> subprocess.Popen[bytes]:
         own = {"rank": rank, "local_rank": rank, "local_count": self.count}

@@ -1,6 +1,6 @@
-"""Finds a cluster by its name. Only the one that is asked for is imported.
+"""Finds a cluster by its name. Only the requested one is imported.
 
-To add a cluster, fulfil the protocols of `clusters.protocol` in a folder of its own, with a module `cluster.py` that
+To add a cluster, implement the protocols of `clusters.protocol` in a folder of its own, with a module `cluster.py` that
 holds its `CLUSTER`, a module `allocation.py` (see `clusters.allocation`) and a module `resources.py` whose
 `RESOURCE_NAMES` are all names that its site may answer with, and name it here.
 """
@@ -19,7 +19,7 @@ _MODULES = {
     **{name: f"marin_rules.clusters.{name}.cluster" for name in CLUSTER_NAMES},
     "slurm-drmaa": "marin_rules.clusters.slurm.drmaa_cluster",
 }
-"""All ways to them: a cluster may have more than one."""
+"""All ways to reach them: a cluster may have more than one."""
 
 
 def open_cluster(name: str) -> Cluster:
@@ -32,7 +32,7 @@ def open_cluster(name: str) -> Cluster:
 
 
 def resource_names() -> set[str]:
-    """All names that the sites of all clusters may give to the resources of jobs. Asked by every run, hence cheap."""
+    """All names that the sites of all clusters may give to the resources of jobs. Used by every run, hence cheap."""
     modules = (import_module(f"marin_rules.clusters.{name}.resources") for name in CLUSTER_NAMES)
     return {name for module in modules for name in module.RESOURCE_NAMES}
 

@@ -1,7 +1,7 @@
-"""For how long a cluster that does not take a job is asked again: pure.
+"""How long a cluster that does not accept a job is asked again: pure.
 
-A cluster that is busy is asked for as long as it takes, with pauses that grow. One that refuses a job for a reason
-that may pass or not is asked for some time; then a person must see it.
+A busy cluster is asked for as long as it takes, with growing pauses. One that refuses a job for a reason that may or
+may not pass is asked for some time; then a person must see it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 
 def pause_seconds(tries: int) -> float:
-    """How long to wait after so many tries in vain."""
+    """How long to wait after this many failed attempts."""
     return float(min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries - 1, 30), LONGEST_PAUSE_SECONDS))
 
 
@@ -28,13 +28,13 @@ class Refusals:
 
     @classmethod
     def after(cls, before: Refusals | None, now: float, patience: float) -> Refusals | None:
-        """One refusal more; None when patience is at an end."""
+        """One more refusal; None when patience runs out."""
         since, count = (now, 1) if before is None else (before.since, before.count + 1)
         not_before = now + pause_seconds(count)
         return None if not_before - since > patience else cls(since, count, not_before)
 
     @classmethod
     def without_end(cls, before: Refusals | None, now: float) -> Refusals:
-        """One refusal more that costs no patience."""
+        """One more refusal that costs no patience."""
         count = 1 if before is None else before.count + 1
         return cls(now, count, now + pause_seconds(count))

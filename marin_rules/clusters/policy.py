@@ -1,13 +1,13 @@
 """What to do about a job that was looked at: wait, call it done, submit it again, or give up. Pure.
 
 `decide(history, observation)` is all that an executor knows about success and failure; it is the same for every
-cluster, and for every state a cluster can report. Three rules stand behind the table of cases:
+cluster, and for every state a cluster can report. Three rules are behind the table of cases:
 
-- A job that lost its machine through no fault of its own is submitted again. That costs no retry; how often it may
-  happen has a bound of its own.
+- A job that lost its machine through no fault of its own is submitted again. That costs no retry; it has a limit of its
+  own.
 - What a person ended stays ended.
-- The task that a job works on tells by itself whether it is done. Neither silence nor a job that is not known (any
-  more) says anything about that, and a job that ended well is believed only when its task says so, too.
+- The task that a job works on itself says whether it is done. Neither silence nor a job that is not (or no longer)
+  known says anything about that, and a job that ended well is believed only if its task agrees.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from enum import Enum
 from marin_rules.clusters.protocol import ClusterJob, JobState
 
 MISSING_SECONDS = 60.0
-"""How long a cluster may not know a job that it has accepted, before it is taken for lost."""
+"""How long an accepted job may be unknown to the cluster before it is taken for lost."""
 
 SETTLING_SECONDS = 30.0
-"""How long a task's own word may take to be seen here after its job has ended: network file systems cache."""
+"""How long a task's own status may take to be seen here after its job has ended: network file systems cache."""
 
 LEASE_LOST = os.EX_TEMPFAIL
-"""The exit code of a job that somebody else has taken the task from: it did nothing wrong."""
+"""The exit code of a job whose task somebody else has taken over: it did nothing wrong."""
 
 
 class Absence(Enum):
@@ -40,10 +40,10 @@ class Absence(Enum):
 
 
 class TaskWord(Enum):
-    """What the task of a job says of itself, wherever the job is."""
+    """What the task of a job says about itself, wherever the job is."""
 
     NOTHING = "nothing"
-    """It is not done, or was not asked, or has no word of its own: several tasks in one job."""
+    """It is not done, or was not asked, or has no status of its own: several tasks in one job."""
 
     DONE = "done"
     STOPPED = "stopped"
@@ -54,7 +54,7 @@ class TaskWord(Enum):
 
 @dataclass(frozen=True)
 class History:
-    """What was known of a job before it was looked at. Times are those of the observations."""
+    """What was known about a job before it was looked at. Times are those of the observations."""
 
     name: str
     """What people call the task."""
@@ -70,19 +70,20 @@ class History:
 
     most_interruptions: int
     has_word: bool = True
-    """The task tells by itself whether it is done. Without that, a job can be neither checked nor submitted again."""
+    """The task itself says whether it is done. Without that, a job can be neither checked nor submitted again."""
 
     was_done_before: bool = False
-    """The task said DONE before the job was submitted: it is done once more, and its word means nothing until then."""
+    """The task said DONE before the job was submitted: it is done once more, and its status means nothing until
+    then."""
 
     is_ours: bool = True
     """Whether the job belongs to this run, and not to another whose job was found and is waited for."""
 
     interruptions: int = 0
-    """Of the task, in all of its jobs of this run."""
+    """Interruptions of the task, in all of its jobs in this run."""
 
     restarts: int = 0
-    """How often the cluster has started this very job again, as far as seen."""
+    """How often the cluster has restarted this very job, as far as seen."""
 
     state: JobState | None = None
     nodes: str = ""
@@ -110,10 +111,10 @@ class Observation:
     job: ClusterJob | Absence
     now: float
     task: TaskWord = TaskWord.NOTHING
-    """Asked only when the job does not live: it may cost a request."""
+    """Determined only if the job is not alive: it may cost a request."""
 
     made_progress: bool = False
-    """The task has written something that its next job goes on from. Asked only when a job has ended badly."""
+    """The task has written something that its next job continues from. Determined only if a job has ended badly."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Succeed:
 
     history: History
     by_this_job: bool
-    """False if only its own word says so: somebody else may have done it."""
+    """False if only its own status says so: somebody else may have done it."""
 
     notices: Sequence[str] = ()
 
@@ -150,10 +151,10 @@ class Fail:
     history: History
     reason: str
     may_retry: bool = True
-    """False if no further attempt is to be made."""
+    """False if no further attempt should be made."""
 
     job_lives: bool = False
-    """The job has to be ended: the cluster would start it again and again."""
+    """The job has to be ended: the cluster would restart it again and again."""
 
     notices: Sequence[str] = ()
 
@@ -189,7 +190,7 @@ def _decide_without_job(history: History, observation: Observation, absence: Abs
 
 
 def _with_restarts(history: History, job: ClusterJob) -> tuple[History, tuple[str, ...]]:
-    """Count how often the cluster itself started the job again since the last look."""
+    """Count how often the cluster itself has restarted the job since the last look."""
     new = job.restarts - history.restarts
     if new <= 0 or not history.has_word:
         return history, ()
@@ -199,7 +200,7 @@ def _with_restarts(history: History, job: ClusterJob) -> tuple[History, tuple[st
 
 
 def _decide_on_live_job(history: History, job: ClusterJob, notices: tuple[str, ...]) -> Decision:
-    """Tell what happens to it. One that the cluster starts again and again is ended at last."""
+    """Report what happens to it. One that the cluster restarts again and again is finally ended."""
     if history.interruptions > history.most_interruptions:
         reason = _too_often(history, f"{_job(history)} was taken off its machine")
         return Fail(history, reason, may_retry=False, job_lives=True, notices=notices)
@@ -250,9 +251,9 @@ def _is_interruption(history: History, observation: Observation, job: ClusterJob
             return observation.made_progress
         case JobState.FAILED if job.exit_code == LEASE_LOST:
             return True
-        case JobState.FAILED:  # A signal came before the cluster ended the job: a warning, or a time of grace.
+        case JobState.FAILED:  # A signal came before the cluster ended the job: a warning, or a grace period.
             return observation.task is TaskWord.STOPPED and observation.made_progress
-        case JobState.CANCELLED:  # With the run that it belonged to, and not for our sake.
+        case JobState.CANCELLED:  # Along with the run that it belonged to, not because of us.
             return not history.is_ours
     return False
 

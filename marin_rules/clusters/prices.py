@@ -1,10 +1,10 @@
-"""What machines of a cluster cost: an hour of a job, and what a job that has ended came to.
+"""What machines of a cluster cost: an hour of a job, and the cost of an ended job.
 
-List prices, with the day and the source that they are from. A price that is not known stays unknown: a sum of which one
-part is unknown is so as a whole. The price of a job's hour is written down with the job, so that what it cost can be
-told later, by the prices of its day.
+List prices, with their date and source. A price that is not known stays unknown: a sum with one unknown part is unknown
+as a whole. The price of a job's hour is recorded with the job, so that its cost can be stated later, at the prices of
+its day.
 
-Which machine costs what, the folder of each cluster knows (see `protocol.Site.price`).
+The folder of each cluster knows which machine costs what (see `protocol.Site.price`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DOLLARS_FIELD, _DATE_FIELD = "usd_an_hour", "price_date"
 """Of the job in an info file."""
 
 _COST = "cost"
-"""In the `run` block of an info file: what all tasks of an array step came to."""
+"""In the `run` block of an info file: what all tasks of an array step cost."""
 
 _SECONDS_IN_AN_HOUR = 3600
 
@@ -58,11 +58,11 @@ UNKNOWN = Price(None)
 
 @dataclass(frozen=True)
 class Cost:
-    """What was spent, about."""
+    """Roughly what was spent."""
 
     dollars: float
     date: str
-    """Of the earliest price that it is made from."""
+    """The date of the earliest price that it is based on."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.dollars + other.dollars, min(self.date, other.date))
@@ -71,7 +71,7 @@ class Cost:
         return f"{about_dollars(self.dollars)} (list price of {self.date})"
 
     def to_fields(self) -> dict[str, Any]:
-        """As it stands in the `run` block of an info file."""
+        """As recorded in the `run` block of an info file."""
         return {_COST: {"usd": round(self.dollars, 6), _DATE_FIELD: self.date}}
 
 
@@ -85,12 +85,12 @@ def total(costs: Iterable[Cost]) -> Cost | None:
 
 
 def price_variables(price: Price | None) -> dict[str, str]:
-    """What a job is given so that it can write its price down."""
+    """What a job is given so that it can record its price."""
     return {} if price is None or price.dollars is None else {PRICE_VARIABLE: f"{price.dollars:.6f} {price.date}"}
 
 
 def price_fields(variables: Mapping[str, str]) -> dict[str, Any]:
-    """What a job writes down of its price, beside what else is known of it; nothing if it was not told."""
+    """What a job records about its price, with what else is known; nothing if it was not given."""
     dollars, _, date = variables.get(PRICE_VARIABLE, "").partition(" ")
     try:
         return {_DOLLARS_FIELD: float(dollars), _DATE_FIELD: date}
@@ -102,9 +102,9 @@ def price_fields(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def recorded_cost(run: Mapping[str, Any]) -> Cost | None:
-    """What an attempt at a step came to, by its `run` block; None if that is not known.
+    """What an attempt at a step cost, by its `run` block; None if that is not known.
 
-    An array step has what its tasks came to, any other the price of its job and the seconds that it ran.
+    An array step has the cost of its tasks, any other the price of its job and the seconds that it ran.
     """
     spent = run.get(_COST)
     if isinstance(spent, Mapping):
@@ -114,7 +114,7 @@ def recorded_cost(run: Mapping[str, Any]) -> Cost | None:
 
 
 def cost_of_tasks(records: Iterable[Mapping[str, Any]]) -> Cost | None:
-    """What the tasks of an array step came to, by the fields of their records; None if one of them does not tell."""
+    """What the tasks of an array step cost, by the fields of their records; None if one of them does not say."""
     found = [recorded_cost(fields) for fields in records]
     known = [cost for cost in found if cost is not None]
     return total(known) if len(known) == len(found) else None

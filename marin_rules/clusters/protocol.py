@@ -1,8 +1,9 @@
 """What the rest of the house expects of a cluster: a site that has machines, and a queue that takes jobs.
 
-A cluster is a folder beside this file (`slurm/` is the first) that fulfils these protocols and says so in one object,
-its `Cluster`; `clusters.open` finds it by its name. Nothing here knows steps or Snakemake, and nothing outside that
-folder knows which cluster it speaks to: it compares neutral states, and repeats the cluster's own words to people.
+A cluster is a folder beside this file (`slurm/` is the first) that implements these protocols and exposes them in one
+object, its `Cluster`; `clusters.open` finds it by its name. Nothing here knows steps or Snakemake, and nothing outside
+that folder knows which cluster it talks to: it compares neutral states, and passes the cluster's own words on to
+people.
 
 What every cluster promises:
 
@@ -31,33 +32,33 @@ _MARK = "marin-rules"
 
 
 class ClusterError(MarinRulesError):
-    """A cluster did not do what it was asked for. It may, if it is asked again: the reason is not known to last."""
+    """A cluster did not do what it was asked to do. It may if asked again: the reason is not known to last."""
 
 
 class BusyError(ClusterError):
-    """There was no answer, or a request to come back later. What was asked for may have happened all the same."""
+    """There was no answer, or a request to come back later. The request may have been carried out anyway."""
 
 
 class FullError(BusyError):
-    """It has as many jobs as it takes now: this one was not taken. Others may be, elsewhere on the cluster."""
+    """It has as many jobs as it accepts now: this one was not accepted. Others may be, elsewhere on the cluster."""
 
 
 class RefusedError(ClusterError):
-    """The request itself is wrong: it will be refused again in the same words."""
+    """The request itself is wrong: it will be refused again in the same way."""
 
 
 class JobState(Enum):
-    """What is known of a job, whatever its cluster calls it."""
+    """What is known about a job, whatever its cluster calls it."""
 
     WAITING = "waiting"
     """It has no machines yet, or again none."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"
-    """It has its machines, and is not let run on them."""
+    """It has its machines, but is not allowed to run on them."""
 
     ENDING = "ending"
-    """It is about to end, or to wait again: nothing can be done with it until that is known."""
+    """It is about to end, or to wait again: nothing can be done until that is known."""
 
     DONE = "done"
     FAILED = "failed"
@@ -67,7 +68,7 @@ class JobState(Enum):
     """A person ended it."""
 
     INTERRUPTED = "interrupted"
-    """Its machine was taken away or broke, and the cluster does not start it again: no fault of the job."""
+    """Its machine was taken away or broke, and the cluster does not restart it: not the job's fault."""
 
     @property
     def is_live(self) -> bool:
@@ -83,14 +84,14 @@ class ArrayTasks:
     """Which tasks of a step the elements of an array are: the element with index 3 is the task `first + 3`."""
 
     round: int
-    """Which go at the step's tasks they belong to."""
+    """Which round of the step's tasks they belong to."""
 
     first: int
 
 
 @dataclass(frozen=True)
 class JobTag:
-    """What a job says of itself, in one line of text that its cluster keeps for us."""
+    """What a job says about itself, in one line of text that its cluster keeps for us."""
 
     run: str
     """The run that submitted it."""
@@ -99,7 +100,7 @@ class JobTag:
     """The step's key, `<name>-<hash>`."""
 
     place: str
-    """Tells the output path of the step from that of the same step below another prefix."""
+    """Distinguishes the step's output path from that of the same step below another prefix."""
 
     tasks: ArrayTasks | None = None
     """Of an array: which tasks of the step its elements are."""
@@ -110,7 +111,7 @@ class JobTag:
 
     @classmethod
     def of_driver(cls, run: str) -> JobTag:
-        """The tag of the job that drives a run, and is no step of it."""
+        """The tag of the job that drives a run, and is not one of its steps."""
         return cls(run, "", "")
 
     @property
@@ -140,7 +141,7 @@ class JobTag:
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """A job, as its cluster last told of it."""
+    """A job, as its cluster last reported it."""
 
     cluster: str
     """The name of the cluster that has it, such as `slurm`."""
@@ -157,13 +158,13 @@ class ClusterJob:
     """The machines that it has."""
 
     seconds: float | None = None
-    """For how long it has run; None if that is not known."""
+    """How long it has run; None if that is not known."""
 
     restarts: int = 0
-    """How often the cluster itself has started it again, as far as it tells."""
+    """How often the cluster itself has restarted it, as far as it says."""
 
     exit_code: int | None = None
-    """Of a job that has ended by itself, where it is known."""
+    """The exit code of a job that ended on its own, if known."""
 
     tag: JobTag | None = None
     element: int | None = None
@@ -199,7 +200,7 @@ STEP_VARIABLE = "MARIN_RULES_STEP_VARIABLE_"
 """Stands before the name of a variable that a step was given as `env_vars`."""
 
 OWNER_VARIABLE = "MARIN_RULES_OWNER"
-"""Whose jobs a process submits that runs under another name than that person: a driver on a machine of the cloud."""
+"""The user whose jobs a process submits under another user name: a driver on a cloud machine."""
 
 JOB = "{job}"
 """Stands for the id of a job in the name of its log, since it is not known before the job is submitted."""
@@ -216,8 +217,9 @@ class JobRequest:
     """Lines of bash. The last one should take the place of the shell (`exec`), so that signals reach what it starts."""
 
     variables: Mapping[str, str]
-    """All environment variables of the job but those that the cluster adds. They may hold secrets: they are written to
-    no file or command line of ours. A name that begins with `STEP_VARIABLE` is one that the step itself was given."""
+    """All environment variables of the job except those that the cluster adds. They may hold secrets: they are written
+    to no file or command line of ours. A name that begins with `STEP_VARIABLE` is one that the step itself was
+    given."""
 
     folder: str
     """Where it starts."""
@@ -229,10 +231,10 @@ class JobRequest:
     """What it asks for, by the names that users give it in profiles; see `Site.resources`."""
 
     tag: JobTag | None = None
-    """None for a job that is no single step: nobody looks for it later."""
+    """None for a job that is not a single step: nobody looks for it later."""
 
     requeue: bool = True
-    """Whether the cluster itself may start it again when its machine is lost."""
+    """Whether the cluster itself may restart it when its machine is lost."""
 
     excluded_nodes: tuple[str, ...] = field(default=())
     elements: Sequence[int] | None = None
@@ -243,7 +245,7 @@ class JobRequest:
 
     meeting_place: str = ""
     """A folder in the store of the run, for what the machines of the job tell each other where nothing else connects
-    them. What of it is used, the cluster's part of the house says."""
+    them. The cluster's folder decides what of it is used."""
 
     warning_seconds: int | None = None
     """How long before its time limit it gets SIGUSR1, if the cluster can do so; None for no warning."""
@@ -251,25 +253,25 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class Extra:
-    """Something that the worker of a step has had made beside its job, and that costs something: a TPU slice."""
+    """Something that the worker of a step has created beside its job, and that costs money: a TPU slice."""
 
     id: str
     words: str
     """What it is and where, for people."""
 
     state: str
-    """In the cluster's own word."""
+    """Its state, in the cluster's own word."""
 
     tag: JobTag | None = None
     """That of the job whose worker had it made."""
 
 
 class JobQueue(Protocol):
-    """Takes jobs, and tells of them. Safe to use from several threads."""
+    """Accepts jobs, and reports on them. Safe to use from several threads."""
 
     @property
     def cluster(self) -> str:
-        """The name of the cluster, as it stands before a job's id in messages: `slurm job 7`."""
+        """The name of the cluster, as it precedes a job's id in messages: `slurm job 7`."""
 
     @property
     def title(self) -> str:
@@ -277,17 +279,17 @@ class JobQueue(Protocol):
 
     @property
     def most_elements(self) -> int:
-        """The indices of an array's elements are below this; 0 if it takes no arrays. Raises `ClusterError`."""
+        """The indices of an array's elements are below this; 0 if it accepts no arrays. Raises `ClusterError`."""
 
     def deal(self, tasks: Sequence[int]) -> Sequence[Sequence[int]]:
         """Deal out tasks, in rising order, to as many arrays as they need: each can be submitted as one request.
 
-        The elements of such a request are its tasks less the first of them. Raises `RefusedError` where no arrays are
-        taken, `ClusterError` if the cluster does not tell how large they may be.
+        The elements of such a request are its tasks less the first of them. Raises `RefusedError` if no arrays are
+        accepted, `ClusterError` if the cluster does not say how large they may be.
         """
 
     def submit(self, request: JobRequest) -> str:
-        """Hand over a job; returns its id, of an array that of the whole.
+        """Hand over a job; returns its id, or for an array that of the whole.
 
         Raises `RefusedError`, `BusyError`, or `ClusterError` for all else.
         """
@@ -295,28 +297,28 @@ class JobQueue(Protocol):
     def jobs(self) -> Mapping[str, ClusterJob]:
         """All jobs of this user, by id, in one question; those that ended lately may be among them.
 
-        Of arrays with a tag of ours each element is one, also those that wait for their turn.
+        In arrays with our tag each element counts as one, including those that wait for their turn.
 
         A queue that cannot list jobs which others have submitted returns none.
         """
 
     def look(self, ids: Sequence[str]) -> Mapping[str, ClusterJob]:
-        """How these jobs stand, also those that the queue has forgotten and something else (an accounting) knows.
+        """The states of these jobs, including those that the queue has forgotten but an accounting still knows.
 
-        What nothing knows of is left out; jobs that were not asked for may be in.
+        Unknown jobs are left out; jobs that were not asked for may be included.
         """
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Ask for the end of jobs, elements of arrays or whole arrays; it may take a while.
+        """Request the end of jobs, elements of arrays or whole arrays; it may take a while.
 
         Those that have ended already are no error.
         """
 
     def extras(self) -> Sequence[Extra]:
-        """All that workers of this user have had made beside their jobs, in whatever state. Raises `ClusterError`."""
+        """Everything that workers of this user have created beside their jobs, in any state. Raises `ClusterError`."""
 
     def remove(self, extra: Extra) -> None:
-        """Have such a thing deleted; one that is gone is no error."""
+        """Delete such a thing; one that is gone is not an error."""
 
     def log_of(self, log: str, job: str) -> str:
         """Where a job's own output is, for a `JobRequest.log`: a file, or the address of a page."""
@@ -326,13 +328,13 @@ class JobQueue(Protocol):
         to a file alone. Raises `ClusterError`."""
 
     def advice(self, job: ClusterJob) -> str | None:
-        """What a person can do about a job that may wait for ever; None if it is as it should be."""
+        """What a person can do about a job that may wait forever; None if it is fine."""
 
     def cancel_command(self, ids: Sequence[str]) -> str:
         """What a person types to end these jobs."""
 
     def close(self) -> None:
-        """No more questions. Jobs go on."""
+        """No more queries. Jobs continue."""
 
 
 class Site(Protocol):
@@ -347,20 +349,20 @@ class Site(Protocol):
 
     @property
     def trust(self) -> tuple[str, ...]:
-        """Whose environments are used there beside one's own: users, and groups as `@name`."""
+        """Whose environments are used there besides one's own: users, and groups as `@name`."""
 
     def resources(
         self, request: MachineRequest, step: str, attempt: int = 1, regions: Sequence[str] | None = None
     ) -> Mapping[str, Any]:
         """What the job of a step asks for, by the names that users give it in profiles.
 
-        Memory and time grow with each attempt. `regions` are where the step's data are: its job goes to one of them, if
+        Memory and time grow with each attempt. `regions` are where the step's data is: its job goes to one of them, if
         the site has a choice of regions. Raises `SettingsError`, which names the step and what there is instead, if the
         site has no such machines.
         """
 
     def defaults(self) -> Mapping[str, Any]:
-        """What a job asks for that says nothing itself of where it should go: that of a hand-written rule."""
+        """What a job that does not say where it should go asks for: that of a hand-written rule."""
 
     def driver_resources(self) -> Mapping[str, Any]:
         """What the job of a driver asks for: little, for a long time."""
@@ -369,11 +371,11 @@ class Site(Protocol):
         """Where a job with these resources goes, in a few words for people."""
 
     def price(self, resources: Mapping[str, Any]) -> Price | None:
-        """What an hour of a job with these resources costs, which may be unknown; None where nobody is billed."""
+        """What an hour of a job with these resources costs, which may be unknown; None if nobody is billed."""
 
     def check(self, request: JobRequest) -> None:
-        """Refuse a job that the cluster would not take, in the words of its submission: `RefusedError`. Nobody is
-        asked, so what only the cluster itself can know is not seen."""
+        """Refuse a job that the cluster would not accept, with the message of its submission: `RefusedError`. The
+        cluster is not asked, so what only it can know is not seen."""
 
 
 @dataclass(frozen=True)
@@ -382,10 +384,10 @@ class WantedMachines:
 
     step: str
     request: MachineRequest
-    """Of an array step, what each of its tasks asks for."""
+    """For an array step, what each of its tasks asks for."""
 
     regions: Sequence[str] | None = None
-    """Where its data are, if that is known."""
+    """Where its data is, if that is known."""
 
 
 @dataclass(frozen=True)
@@ -401,7 +403,7 @@ class Cluster:
     """Both by the name of a cluster's file; without a name the cluster is asked what it has. Raises `SettingsError`."""
 
     first_file: Callable[[], str]
-    """A first version of the cluster's file, with what the cluster itself can tell. Raises `ClusterError`."""
+    """A first version of the cluster's file, with what the cluster itself reports. Raises `ClusterError`."""
 
     is_here: Callable[[str | None], bool]
     """Whether it can be asked from this machine, given the name of the cluster's file that was chosen. Starts no
@@ -411,6 +413,6 @@ class Cluster:
     """Whether its machines may have the files of the machine that starts a run."""
 
     check: Callable[[str | None, str, Sequence[WantedMachines]], Iterable[Check]] = lambda name, prefix, wanted: ()
-    """What its jobs will need, looked at before the first run: for the cluster's file of this name, this prefix, and
-    steps with these machines, if an experiment was named. Each is told as soon as it is known. Changes nothing, except
-    for a small object below the prefix that is written and deleted. Raises `SettingsError`."""
+    """What its jobs will need, checked before the first run: for the cluster's file of this name, this prefix, and
+    steps with these machines, if an experiment was named. Each is reported as soon as it is known. Changes nothing,
+    except for a small object below the prefix that is written and deleted. Raises `SettingsError`."""

@@ -1,7 +1,7 @@
 """Ranks: the same program, started once on each machine of a step.
 
-How that is done is a cluster's business: `srun`, processes of this machine (`local_ranks`), the hosts of a TPU slice
-that the process of the step has made for it. All of them promise:
+How that is done is up to the cluster: `srun`, processes of this machine (`local_ranks`), the hosts of a TPU slice that
+the step's worker has created. All of them promise:
 
 - A rank knows from its environment who it is and where to meet the others (see `marin_rules.process`), beside the
   variables that the process which called `run` has.
@@ -21,7 +21,7 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.process import ThisProcess
 
 FIRST_PORT, LAST_PORT = 61_000, 65_535
-"""Linux gives the ports below these to whoever does not care which one he gets."""
+"""Linux gives the ports below these to programs that accept any port."""
 
 _PORTS_TRIED = 64
 
@@ -38,13 +38,13 @@ class RankCall:
     """The words that start it on the machine of the caller, or on one that was set up like it."""
 
     report: str
-    """Where it leaves what came of it: a folder that all machines see, its last argument."""
+    """Where it leaves its report: a folder that all machines see, its last argument."""
 
     purpose: str = ""
-    """Tells this call from all others that may run at the same time."""
+    """Distinguishes this call from all others that may run at the same time."""
 
     stopped: Callable[[], bool] = lambda: False
-    """Whether the caller was told to stop: then the ranks are, too, unless that reaches them by itself."""
+    """Whether the caller was told to stop: then the ranks are stopped, too, unless the signal reaches them anyway."""
 
     @property
     def words(self) -> list[str]:
@@ -62,13 +62,13 @@ class RanksEnd:
     """What went wrong; None when all exited with 0."""
 
     first: int | None = None
-    """The rank that failed first, where that is known."""
+    """The rank that failed first, if that is known."""
 
     lost_machines: bool = False
-    """They had no part in it: machines were taken away or broke. They may be started again."""
+    """They were not at fault: machines were taken away or broke. They may be started again."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What has become known of their machines, for the step's info file."""
+    """What has become known about their machines, for the step's info file."""
 
 
 class Ranks(Protocol):
@@ -82,7 +82,7 @@ class Ranks(Protocol):
         """Run all ranks to their end. May be called again after machines were lost."""
 
     def close(self) -> None:
-        """Give machines back that were made for the ranks."""
+        """Give back machines that were created for the ranks."""
 
 
 def variables_for(count: int, host: str, purpose: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""What this machine has: cores, memory, GPUs. Asked only when steps run here.
+"""What this machine has: cores, memory, GPUs. Determined only when steps run here.
 
-Without psutil: it knows no limits of containers, and for the rest `os` has the same numbers at no import.
+Without psutil: it ignores the limits of containers, and `os` has the other numbers without an import.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from marin_rules.machines import MachineRequest
 from marin_rules.units import memory_text
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
-"""Names the GPUs that a process may use; what it says here is what there is to share out."""
+"""Names the GPUs that a process may use; its value here is what can be shared among steps."""
 
 _DEVICE = re.compile(r"nvidia(\d+)")
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -51,7 +51,7 @@ def named_gpus(value: str) -> tuple[str, ...]:
 
 
 def lacking(request: MachineRequest) -> str | None:
-    """What is asked for and this machine lacks, in words; a step runs here all the same."""
+    """What is asked for but missing on this machine, in words; a step runs here anyway."""
     lacks = []
     if request.gpus > len(gpus()):
         lacks.append(f"{request.gpus} GPUs" if request.gpus > 1 else "GPU")

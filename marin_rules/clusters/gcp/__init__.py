@@ -1,1 +1,1 @@
-"""Google Cloud: jobs of Google Batch, and TPU slices that the workers of steps have made for them."""
+"""Google Cloud: jobs of Google Batch, and TPU slices that the workers of steps create."""

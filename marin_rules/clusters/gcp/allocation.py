@@ -1,7 +1,8 @@
-"""What a job on Google Cloud is told of itself: by Batch which of its tasks it is, by its definition all else.
+"""What a job on Google Cloud is told about itself: by Batch which of its tasks it is, by its definition everything
+else.
 
-Three kinds of machines come here: that of a step's worker, which is all there is for most steps; the others of a job
-with several machines; and hosts of TPU slices, which the worker of a step has made for it.
+There are three kinds of machines: that of a step's worker, the only one for most steps; the others of a job with
+several machines; and hosts of TPU slices, which the worker of a step creates.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class BatchAllocation:
     """Which of the machines of the job this is."""
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """All that the job was given."""
+    """Everything that the job was given."""
 
     cluster: Literal["gcp"] = field(default="gcp", init=False)
 
@@ -106,12 +107,12 @@ class BatchAllocation:
             Meeting(self.variables[MEETING_VARIABLE]),
             self.rank,
             address=socket.gethostbyname(socket.gethostname()),
-            # No other worker will take these machines over: they end with their job.
+            # No other worker will take over these machines: they end with their job.
             pace=replace(pace, orphaned=pace.silent),
         )
 
     def why_told_to_end(self) -> EndCause:
-        from marin_rules.clusters.gcp.job_end import why_told_to_end  # Workers of steps do without it.
+        from marin_rules.clusters.gcp.job_end import why_told_to_end  # Workers of steps do not need it.
 
         return why_told_to_end(self.job_id)
 

@@ -1,4 +1,4 @@
-"""The machines of a Batch job with several of them, for the ranks of a step: they are there with the job.
+"""The machines of a Batch job with several of them, for the ranks of a step: they come with the job.
 
 Each is a task of the job. The first runs the step's worker; what serves its own rank is another process beside that, as
 on all other machines.
@@ -32,7 +32,7 @@ class BatchMachines:
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     can_be_replaced: bool = field(default=False, init=False)
-    """When one of them is lost, the job ends; that it was no fault of the step, Batch says of the machine's task."""
+    """When one of them is lost, the job ends; Batch reports on the machine's task that it was not the step's fault."""
 
     _process: subprocess.Popen[bytes] | None = None
 
@@ -47,7 +47,7 @@ class BatchMachines:
         return self.meeting
 
     def lost(self) -> None:
-        """Nobody is asked: a machine that is lost falls silent."""
+        """No request is made: a machine that is lost falls silent."""
 
     def replace(self, why: str) -> None:
         """They cannot be."""

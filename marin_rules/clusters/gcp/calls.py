@@ -1,7 +1,7 @@
-"""Calls of Google's services: each with a deadline, tried again for a while, and with an error that says what to do.
+"""Calls to Google's services: each with a deadline, retried for a while, and with an error that says what to do.
 
-Google's own clients wait for ever or give up at once, each method in its own way; here all behave alike. A call that is
-made again must be safe to make again: those that create something carry an id that makes it so.
+Google's own clients wait forever or give up at once, each method in its own way; here all behave alike. A call that is
+repeated must be safe to repeat: those that create something carry an id that makes them so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CALL_SECONDS = 20.0
 """How long one call may take."""
 
 RETRY_SECONDS = 30.0
-"""For how long a call is tried again; whoever calls tries again after that, and says so."""
+"""How long a call is retried; the caller retries after that, and says so."""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 8.0
 
@@ -25,17 +25,17 @@ EMULATOR_VARIABLE = "BATCH_EMULATOR_HOST"
 """Where Batch is emulated, as `host:port`; named as Google names those of its other services."""
 
 LOGIN = "gcloud auth application-default login"
-"""What a person types who has no credentials."""
+"""What a person without credentials types."""
 
 _NO_CLIENTS = "jobs on Google Cloud need Google's client libraries: pip install 'marin-rules[gcp]'"
 
 
 class NotFoundError(RefusedError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class ExistsError(RefusedError):
-    """What was to be created exists."""
+    """The object to be created exists already."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Calls:
     ) -> Any:
         """The answer to a request. Raises the errors of `clusters.protocol`, and the two above.
 
-        `what` says what was to be done: "create job x". Before the call is made again, `before_another` is called: then
-        what was asked for may have happened already.
+        `what` says what was to be done: "create job x". Before the call is repeated, `before_another` is called: by
+        then the request may have been served already.
         """
         from google.api_core import exceptions, retry
         from google.auth.exceptions import GoogleAuthError
@@ -72,7 +72,7 @@ class Calls:
             exceptions.GatewayTimeout,
             exceptions.InternalServerError,
             exceptions.Aborted,
-            # What becomes of a connection that is cut in the middle: whether the request was served, nobody knows.
+            # The connection was cut in the middle: whether the request was served is unknown.
             exceptions.Unknown,
             exceptions.Cancelled,
         )
@@ -108,7 +108,7 @@ class Calls:
             raise ClusterError(f"could not {what}: {_reason(error)}") from error
 
     def pages(self, what: str, call: Callable[..., Any], request: Any, **options: Any) -> Iterator[Any]:
-        """The pages of a list, each with a deadline and tries of its own."""
+        """The pages of a list, each with a deadline and retries of its own."""
         while True:
             page = next(iter(self(what, call, request, **options).pages))
             yield page
@@ -122,7 +122,7 @@ def _reason(error: BaseException | None) -> str:
 
 
 def open_batch_client() -> Any:
-    """Google's client of Batch, over gRPC. Imported here, for it takes half a second."""
+    """Google's client for Batch, over gRPC. Imported here, because it takes half a second."""
 
     def make() -> Any:
         from google.cloud import batch_v1
@@ -141,7 +141,7 @@ def open_batch_client() -> Any:
 
 
 def open_client(make: Callable[[], Any]) -> Any:
-    """A client of Google's, or an error that says what is missing for it."""
+    """One of Google's clients, or an error that says what it lacks."""
     try:
         from google.auth.exceptions import DefaultCredentialsError
     except ImportError as error:

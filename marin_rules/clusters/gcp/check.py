@@ -1,6 +1,6 @@
-"""Looks at a project of Google Cloud before the first run: fetches the facts that `readiness` judges.
+"""Checks a project of Google Cloud before the first run: fetches the facts that `readiness` judges.
 
-What cannot be asked, for want of a permission or of an answer, is a check that was not made; the others are.
+What cannot be determined, for lack of a permission or an answer, is a check that was not made; the others are.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from marin_rules.storage.prefix_check import check_prefix
 from marin_rules.storage.regions import region_of
 
 _CALLS = Calls(retry_seconds=10.0, call_seconds=10.0)
-"""Somebody waits for each answer."""
+"""A person waits for each answer."""
 
 _ACT_AS = "iam.serviceAccounts.actAs"
 _SERVICES = ("batch", "compute", "logging", "storage")
 
 
 def check_site(site: GcpSite, prefix: str, wanted: Sequence[WantedMachines] = ()) -> Iterator[Check]:
-    """All that its jobs will need, with results below this prefix, and for steps with these machines."""
+    """Everything that its jobs will need, with results below this prefix, and for steps with these machines."""
     demand = demand_of(wanted, site)
     for step, why in demand.refusals.items():
         yield Check(f"machines for step {step}", Verdict.MISSING, why)
@@ -184,7 +184,7 @@ class _Look:
 
 
 def _members_by_role(policy: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Who has which role without any condition: whether one holds for a job, only Google can tell."""
+    """Who has which role without any condition: only Google can tell whether a condition holds for a job."""
     found: dict[str, list[str]] = {}
     for binding in policy.get("bindings", ()):
         if "condition" not in binding:
@@ -193,7 +193,7 @@ def _members_by_role(policy: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _quotas_of(site: GcpSite) -> Iterator[tuple[str, str | None, Sequence[bool]]]:
-    """The machines of the cluster's file: their name, their quota, and whether they are had as Spot ones, too."""
+    """The machines of the cluster's file: their name, their quota, and whether they may also be Spot machines."""
     for series in site.series:
         yield f"{series} machines", readiness.cpu_quota(series), (False, True) if site.plain.spot else (False,)
     for name, supply in site.gpus.items():
@@ -252,7 +252,7 @@ def _at_bucket(site: GcpSite, prefix: str) -> Iterator[Check]:
 def _answer[T, **Arguments](
     fetch: Callable[Arguments, T], *arguments: Arguments.args, **options: Arguments.kwargs
 ) -> T | Unanswered:
-    """A fact, or why it could not be had."""
+    """A fact, or why it could not be determined."""
     try:
         return fetch(*arguments, **options)
     except (ClusterError, KeyError, ValueError) as error:

@@ -34,7 +34,7 @@ def _is_here(name: str | None) -> bool:
 
 
 def _check(name: str | None, prefix: str, wanted: Sequence[WantedMachines]) -> Iterable[Check]:
-    from marin_rules.clusters.gcp.check import check_site  # For this alone.
+    from marin_rules.clusters.gcp.check import check_site  # Only for this.
 
     return check_site(_open_site(name), prefix, wanted)
 

@@ -2,7 +2,7 @@
 
 One task group; an array has a task for each element, a step on several machines one for each of them, any other job a
 single task. Each task has a machine to itself. A step on TPU slices has one small machine, whose worker is told which
-slices to have. Batch does not start a task again: whether a job is submitted once more is decided in one place,
+slices to get. Batch does not restart a task: whether a job is submitted again is decided in one place,
 `clusters.policy`.
 
 The definition can be read by everybody who may look at jobs of the project. So a variable that looks like a secret, by
@@ -40,10 +40,10 @@ from marin_rules.resources import tpu_topology
 from marin_rules.software.credentials import without_credentials
 
 LARGEST_BYTES = 1_000_000
-"""Of a definition: Batch takes no more than a megabyte."""
+"""The size of a definition: Batch accepts at most a megabyte."""
 
 _SYSTEM_GIGABYTES = 30
-"""What the operating system and the image of a container take of the boot disk."""
+"""What the operating system and a container image take of the boot disk."""
 
 _SECRET_NAME = re.compile(
     r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)(_|$)"
@@ -54,14 +54,14 @@ _SECRET_VALUE = re.compile(
     r"^(ghp|gho|ghs|github_pat|glpat|hf|sk|xox[abp]|npm|pypi)[_-][A-Za-z0-9_-]{16,}|^AKIA[0-9A-Z]{16}"
     r"|^AIza[A-Za-z0-9_-]{35}|^ya29\.|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-"""How well-known services begin theirs; and a private key, which the file of a service account has inside."""
+"""How the secrets of well-known services begin; and a private key, which a service account's file contains."""
 
 _FILES_HERE = frozenset(("GOOGLE_APPLICATION_CREDENTIALS",))
 """Variables that name a file of the driver's machine. A machine of Google Cloud has its service account instead."""
 
 
 def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> dict[str, Any]:
-    """The definition of the job with this id; `RefusedError` for what Batch would not take."""
+    """The definition of the job with this id; `RefusedError` for what Batch would not accept."""
     if request.excluded_nodes:
         raise RefusedError(f"machines of Batch cannot be excluded by name: {', '.join(request.excluded_nodes)}")
     check_resources(request.resources)
@@ -91,7 +91,7 @@ def job_definition(request: JobRequest, site: GcpSite, job: str, owner: str) -> 
 
 
 def check_request(request: JobRequest, site: GcpSite) -> None:
-    """`RefusedError` for what Batch would not take."""
+    """`RefusedError` for what Batch would not accept."""
     check_size(request.resources)
     job_definition(request, site, names.job_id(request.name, request.name, 1), "anybody")
 
@@ -209,7 +209,7 @@ def _slice_order(
 
 
 def _shared_out(request: JobRequest, site: GcpSite) -> tuple[dict[str, str], dict[str, str]]:
-    """The variables of a job, and where the values of those are that are secret."""
+    """The variables of a job, and where the values of the secret ones are."""
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for full_name, value in request.variables.items():

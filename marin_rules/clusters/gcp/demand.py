@@ -1,7 +1,7 @@
-"""What the steps of an experiment ask of a project: of its quotas, and of the TPUs that zones offer. Pure.
+"""What the steps of an experiment need from a project: from its quotas, and from the TPUs that zones offer. Pure.
 
-Steps that run at the same time add up, but nobody knows which will: so each is looked at alone. What one step asks for
-beyond a quota can never run.
+Steps that run at the same time add up, but it is unknown which will: so each is considered alone. A step that alone
+exceeds a quota can never run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from marin_rules.errors import SettingsError
 
 @dataclass(frozen=True)
 class Need:
-    """What a step needs of a quota of Compute Engine, all of its machines together."""
+    """What a step needs from a quota of Compute Engine, for all of its machines together."""
 
     step: str
     region: str
@@ -34,7 +34,7 @@ class Demand:
     """Of all steps together."""
 
     needs: list[Need] = field(default_factory=list)
-    """For each quota the step that needs most of it."""
+    """For each quota the step that needs the most of it."""
 
     tpus: list[tuple[str, str]] = field(default_factory=list)
     """Zones, and the accelerator types that are wanted there."""

@@ -1,10 +1,10 @@
-"""A machine that is there for one rank of a step: waits for the worker's order, runs the rank, tells how it ended.
+"""A machine for one rank of a step: waits for the worker's order, runs the rank, reports how it ended.
 
-It starts anew whenever its machine does. No rank may start before all machines have said that they are ready, so one
-that comes up and finds that they may has lost the rank that it had, and says so: a rank is never run twice in a round.
+It restarts whenever its machine does. No rank may start before all machines have said that they are ready, so a machine
+that comes up and finds that ranks may start has lost its rank, and says so: a rank is never run twice in a round.
 
-It has a dead man's switch: when the worker has been silent for too long, it ends its rank and itself, and has its
-machines deleted. That holds also for machines that were dismissed: whoever should have deleted them has not.
+It has a dead man's switch: when the worker has been silent for too long, it ends its rank and itself, and deletes its
+machines. The same applies to machines that were dismissed but not deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REBOOTED = "its machine rebooted"
 TIME_LIMIT = "the step's time limit was reached"
 
 _ENDING_LOOK_SECONDS = 0.2
-"""Between two looks at a rank that was asked to end."""
+"""The pause between two looks at a rank that was asked to end."""
 
 
 class Host:
@@ -63,7 +63,7 @@ class Host:
         self._running: _Rank | None = None
         self._last_order: Order | None = None
         self._is_unsaid = False
-        """The word has changed, and could not be said."""
+        """The report has changed, and could not be published."""
 
         self._word = HostWord(0, Phase.ENDED, boot=secrets.token_hex(4))
 
@@ -119,7 +119,7 @@ class Host:
         is_wanted = order is not None and order.round == self._word.round and not order.stop
         if is_orphan or self._stopping.is_set() or not is_wanted or rank.is_overdue:
             rank.end(TIME_LIMIT if rank.is_overdue else "")
-        has_ended = rank.has_ended  # Asked first: what it has printed by then is all.
+        has_ended = rank.has_ended  # Checked first, so that its output is complete by then.
         rank.publish()
         if has_ended:
             rank.close()
@@ -137,7 +137,7 @@ class Host:
             self._say(phase=Phase.RUNNING)
 
     def _word_for(self, order: Order) -> HostWord:
-        """What to say to an order that is new here."""
+        """The reply to an order that is new here."""
         word = HostWord(order.round, Phase.READY, self._word.boot, address=self._address)
         if order.coordinator is not None:
             return replace(word, phase=Phase.ENDED, code=1, reason=REBOOTED)
@@ -214,14 +214,14 @@ class _Rank:
             self._signal(signal.SIGKILL)
 
     def publish(self) -> None:
-        """Let others see what it has printed. Trouble with that is no reason for it to fail."""
+        """Publish its output. Trouble with that is no reason for it to fail."""
         try:
             patiently(lambda: self._log.publish(self._file.fileno(), lambda: True))
         except (OSError, MarinRulesError) as error:
             _print(f"could not publish {self._log.url}: {error}")
 
     def close(self) -> None:
-        """End whatever it has left running, too."""
+        """End everything that it has left running, too."""
         self._signal(signal.SIGKILL)
         self._file.close()
 

@@ -1,8 +1,8 @@
 """Which of several machines failed first, and whether the step had a part in it: pure.
 
 When one rank of a step fails, the others fail soon after it, and often louder: they have lost their coordinator. The
-first failure is the cause, unless it only tells of somebody else's. What a rank printed last may also show that its
-machine is broken (a TPU that cannot be initialised): then the machines are replaced, and the step is not to blame.
+first failure is the cause, unless it only reports another's. What a rank printed last may also show that its machine is
+broken (a TPU that cannot be initialised): then the machines are replaced, and the step is not to blame.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOST_PEER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""What is printed by a rank that has lost another one."""
+"""The output of a rank that has lost another one."""
 
 
 @dataclass(frozen=True)

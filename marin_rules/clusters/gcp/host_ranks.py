@@ -1,8 +1,8 @@
-"""Ranks on machines that only the bucket connects with the worker: other machines of a Batch job, hosts of TPU slices.
+"""Ranks on machines that only the bucket connects to the worker: other machines of a Batch job, hosts of TPU slices.
 
-The machines come from `Machines`, which knows how they are had; `host.Host` runs on each of them. Here is what happens
-in between: all have to be there before any rank starts, the first one that fails ends the others, and a machine that
-falls silent, or that its service says is gone, ends the round without blaming the step.
+The machines come from `Machines`, which knows how to get them; `host.Host` runs on each of them. This module does what
+comes in between: all have to be there before any rank starts, the first one that fails ends the others, and a machine
+that falls silent, or that its service says is gone, ends the round without blaming the step.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ MOST_LOSSES = 20
 """How often the machines of a step may be lost and replaced in one job of it."""
 
 MOST_BARREN = 3
-"""How often in a row not one of them may come up, before it is taken for a mistake in what they are told to run."""
+"""How often in a row none of them may come up, before that is taken for a mistake in what they are told to run."""
 
 _PIECE_BYTES = 1 << 20
 _LAST_LINES = 30
 _BOOT_LINES = 5
 _TIDY_LOOKS = 3
-"""How many looks it takes until a rank is seen to have stopped: its machine hears of it, says so, and is read."""
+"""How many looks it takes until a rank is seen to have stopped: its machine learns of it, says so, and is read."""
 
 
 class NoMachinesError(ClusterError):
-    """There are no machines, and no use in waiting for any."""
+    """There are no machines, and waiting for any is futile."""
 
 
 class Machines(Protocol):
@@ -48,23 +48,25 @@ class Machines(Protocol):
 
     @property
     def can_be_replaced(self) -> bool:
-        """Whether others can be had in their place, by this job."""
+        """Whether this job can get replacements for them."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What is known of them, for the step's info file."""
+        """What is known about them, for the step's info file."""
 
     def obtain(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> Meeting | None:
-        """Have them all; where they leave word. None if `stopped` came first. `NoMachinesError` if there are none."""
+        """Get them all; returns where they leave messages. None if `stopped` came first. `NoMachinesError` if there are
+        none."""
 
     def lost(self) -> str | None:
-        """Why they are gone, as their service has it; None if they are not, or nobody knows. May be asked often."""
+        """Why they are gone, according to their service; None if they are not, or it is unknown. May be called
+        often."""
 
     def replace(self, why: str) -> None:
-        """They are no good any more: the next `obtain` brings others."""
+        """They are no longer usable: the next `obtain` gets others."""
 
     def release(self) -> None:
-        """They are not needed any more."""
+        """They are no longer needed."""
 
 
 class HostRanks:
@@ -126,7 +128,7 @@ class _Seen:
 
     word: HostWord | None = None
     changed: float = 0.0
-    """When its word last changed, by our clock."""
+    """When its report last changed, by our clock."""
 
     read: int = 0
     """Bytes of its log."""
@@ -141,7 +143,7 @@ class _Round:
     """One start of the ranks, to their end."""
 
     is_barren = False
-    """Not one of the machines has come up in time."""
+    """None of the machines came up in time."""
 
     def __init__(
         self, machines: Machines, meeting: Meeting, call: RankCall, take: Take, seconds_left: float | None
@@ -171,14 +173,14 @@ class _Round:
             try:
                 end = self._turn(time.monotonic())
             except UnansweredError as error:
-                # Whether this worker may go on without a store, its lease decides.
+                # Whether this worker may continue without a store is decided by its lease.
                 self._take(None, f"marin-rules: will look again: {error}\n".encode())
                 continue
             if end is not None:
                 return end
 
     def _turn(self, now: float) -> RanksEnd | None:
-        """Look at all machines, and do what is to be done about them; the end, if it has come."""
+        """Look at all machines, and do what is needed; the end, if it has come."""
         self._look(now)
         if self._call.stopped() or any(end.code for end in self._ends.values()):
             if not self._order.stop and not self._give(stop=True):
@@ -216,7 +218,7 @@ class _Round:
                 continue
             try:
                 word = self._meeting.host(rank)
-            except ValueError:  # No word of a machine of ours: it counts as silent.
+            except ValueError:  # Not a report of one of our machines: it counts as silent.
                 continue
             if word != host.word:
                 host.word, host.changed = word, now
@@ -265,7 +267,7 @@ class _Round:
         return join_address(first.address, first.port) if len(self._hosts) > 1 else ""
 
     def _absent(self, now: float) -> str | None:
-        """Which machines have not come, or have gone."""
+        """Which machines have not come up, or have gone."""
         if self._order.coordinator is None:
             if now - self._begun <= self._pace.start:
                 return None
@@ -285,7 +287,7 @@ class _Round:
         return f"machine {_numbers(quiet)} of {len(self._hosts)} has said nothing for {self._pace.silent:.0f} s"
 
     def _last_words(self) -> str:
-        """Of a machine that could not begin."""
+        """The problem of a machine that could not start."""
         lines = self._meeting.last_boot_lines(_BOOT_LINES)
         return "".join(["; one of them printed:", *(f"\n    {line}" for line in lines)]) if lines else ""
 

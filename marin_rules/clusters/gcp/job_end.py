@@ -1,4 +1,4 @@
-"""Why Batch ends a job, asked from within that job."""
+"""Why Batch is ending a job, asked from within that job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from marin_rules.settings.cluster_file import cluster_name
 
 
 def why_told_to_end(job_id: str) -> EndCause:
-    """A job that a person cancels or deletes says so while it ends. Of a machine that it loses, Batch tells later."""
+    """A job that a person cancels or deletes says so while it ends. Batch reports a lost machine only later."""
     name = cluster_name()
     try:
         site = None if name is None else read_site(name)

@@ -1,9 +1,9 @@
 """The queue of Google Batch.
 
-The id of a job is made of what it is for and a number. So the job of a request whose answer was lost is found instead
-of made twice: Batch says that it exists. A job carries its tag in its labels.
+The id of a job consists of what it is for and a number. So the job of a request whose answer was lost is found instead
+of created twice: Batch says that it exists. A job carries its tag in its labels.
 
-What is asked costs as little as possible: one list for all jobs of a run, by label, without their scripts; the tasks of
+Requests cost as little as possible: one list for all jobs of a run, by label, without their scripts; the tasks of
 a job only if it is an array or has failed, and of an ended job once.
 """
 
@@ -42,13 +42,13 @@ from marin_rules.clusters.gcp.slices import Slices
 from marin_rules.clusters.protocol import OWNER_VARIABLE, BusyError, ClusterJob, Extra, JobRequest, RefusedError
 
 _MOST_ELEMENTS = 100_000
-"""Tasks of a job that Batch takes."""
+"""The most tasks of a job that Batch accepts."""
 
 _MOST_AT_ONCE = 10_000
 """Elements of one array: if they have gaps, each takes its place in the definition, which may have a megabyte."""
 
 _OLDEST = timedelta(days=17)
-"""No job that was created before that lives: Batch lets it wait for 2 days and run for 14."""
+"""No job created longer ago than this is alive: Batch lets it wait for 2 days and run for 14."""
 
 _PAGE = 1000
 
@@ -70,19 +70,19 @@ class BatchQueue:
         self._lock = threading.Lock()
         self._slices: Slices | None = None
         self._numbers: dict[str, int] = {}
-        """By what a job is for: the number of its last one."""
+        """For each purpose of a job: the number of its last one."""
 
         self._unanswered: set[str] = set()
-        """Ids of jobs that may have been created: what is found under them is taken for ours."""
+        """Ids of jobs that may have been created: what is found under them is treated as ours."""
 
         self._seen: dict[str, Any] = {}
         """The last answer about each job, by its id: where it is, and of which run."""
 
         self._slice_places: dict[str, str | None] = {}
-        """Where the worker of a job on TPU slices leaves word, by the job's id."""
+        """Where the worker of a job on TPU slices leaves messages, by the job's id."""
 
         self._ended: dict[str, dict[str, ClusterJob]] = {}
-        """What was read of jobs that have ended, which does not change any more."""
+        """What was read of ended jobs, which no longer changes."""
 
     # --- submitting
 
@@ -142,7 +142,7 @@ class BatchQueue:
     # --- looking
 
     def jobs(self) -> dict[str, ClusterJob]:
-        """Those that live: of the others nobody needs to know how they ended, and to ask would take a call for each."""
+        """Those that are alive: how the others ended is not needed, and would take a call for each."""
         labels = {names.OURS: "true", names.OWNER: names.label_value(self._owner)}
         return self._read(job for job in self._list(labels) if not has_ended(job))
 
@@ -190,7 +190,7 @@ class BatchQueue:
         return found
 
     def _check_reached(self, unreachable: Iterable[str]) -> None:
-        """A region that does not answer may have jobs of ours, of which nothing is known then."""
+        """A region that does not answer may have jobs of ours, about which nothing is then known."""
         silent = [place for place in unreachable if place.rpartition("/")[2] in self._site.regions]
         if silent:
             raise BusyError(f"Batch does not answer for {', '.join(silent)}")
@@ -218,7 +218,7 @@ class BatchQueue:
                 continue
             try:
                 read = self._read_one(job)
-            except (LookupError, TypeError, ValueError):  # Under our labels, but none that we have made.
+            except (LookupError, TypeError, ValueError):  # Has our labels, but was not created by us.
                 continue
             if has_ended(job):
                 self._ended[number] = read
@@ -252,7 +252,7 @@ class BatchQueue:
     # --- ending
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """One that is refused does not keep the others from being cancelled: each that goes on costs money."""
+        """A refusal does not stop the others from being cancelled: each that continues costs money."""
         asked = set(ids)
         refusals = []
         for job in dict.fromkeys(_job_of(number) for number in ids):
@@ -278,7 +278,7 @@ class BatchQueue:
             return
         except RefusedError:
             again = self._get(answer.name)
-            if again is not None and not has_ended(again):  # It has ended meanwhile, or it was refused indeed.
+            if again is not None and not has_ended(again):  # It has ended meanwhile, or it was really refused.
                 raise
 
     def _check_all_asked_for(self, job: Any, asked: set[str]) -> None:
@@ -299,7 +299,7 @@ class BatchQueue:
     # --- what is beside jobs
 
     def extras(self) -> list[Extra]:
-        """TPU slices, if the cluster's file has TPUs; but for those that are being deleted."""
+        """TPU slices, if the cluster's file has TPUs, except those that are being deleted."""
         if not self._site.tpus:
             return []
         labels = {names.OURS: "true", names.OWNER: names.label_value(self._owner)}
@@ -323,7 +323,7 @@ class BatchQueue:
     # --- for people
 
     def log_of(self, log: str, job: str) -> str:
-        """Cloud Logging has it, whatever file was asked for."""
+        """Cloud Logging has it, whatever file was requested."""
         number = _job_of(job)
         return (
             f"https://console.cloud.google.com/batch/jobsDetail/regions/{self._region_of(number)}/jobs/{number}/logs"
@@ -353,5 +353,5 @@ class BatchQueue:
 
 
 def _job_of(number: str) -> str:
-    """The job, of an element the array: ids of Batch have no underscore."""
+    """The job, or for an element the array: ids of Batch have no underscore."""
     return number.partition("_")[0]

@@ -1,4 +1,4 @@
-"""The variables by which a job on Google Cloud knows itself, beside those that Batch sets.
+"""The variables by which a job on Google Cloud knows itself, in addition to those that Batch sets.
 
 They are in the definition of the job, and on hosts of TPU slices in their startup script.
 """
@@ -19,13 +19,13 @@ MACHINES_VARIABLE = "MARIN_RULES_JOB_MACHINES"
 """How many machines the job has for one step, where they are several."""
 
 MEETING_VARIABLE = "MARIN_RULES_JOB_MEETING"
-"""The folder in the bucket where the machines of a step leave word for each other."""
+"""The folder in the bucket where the machines of a step leave messages for each other."""
 
 HOST_VARIABLE = "MARIN_RULES_JOB_HOST"
-"""The rank that this machine is there for; without it, that is known from elsewhere."""
+"""The rank that this machine is for; without it, that is known from elsewhere."""
 
 SLICES_VARIABLE = "MARIN_RULES_JOB_SLICES"
-"""Which TPU slices the worker of the step is to have, as JSON; see `slice_order`."""
+"""Which TPU slices the worker of the step should get, as JSON; see `slice_order`."""
 
 SLICE_VARIABLE = "MARIN_RULES_JOB_SLICE"
 """On a host of a TPU slice: which slice that is, as JSON; see `slice_host`."""

@@ -1,7 +1,7 @@
-"""What Batch and Compute Engine would refuse of a job, by its resources and labels: pure.
+"""What Batch and Compute Engine would refuse in a job, by its resources and labels: pure.
 
 So a mistake in a profile is found before the first step, and not when a job is created hours later. A machine type that
-is in no table of ours may exist all the same: whether it fits, Google alone can tell.
+is not in our tables may exist anyway: only Google can tell whether it fits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from marin_rules.clusters.protocol import RefusedError
 from marin_rules.units import memory_text
 
 PROVISIONING = ("STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND")
-"""How Batch says that machines are had."""
+"""Batch's names for the ways to provision machines."""
 
 MOST_LABELS = 64
 MOST_AT_ONCE = 5000
@@ -47,7 +47,7 @@ def check_resources(resources: Mapping[str, Any]) -> None:
 def check_size(resources: Mapping[str, Any]) -> None:
     """`RefusedError` for a machine type without the cores and the memory that go with it.
 
-    Of a first attempt: later ones ask for more memory, and get what there is.
+    For a first attempt: later ones ask for more memory, and get what there is.
     """
     machine = machine_type(str(resources.get("gcp_machine_type")))
     if machine is None or resources.get("gcp_tpu"):  # The cores and memory of these are those of hosts.
@@ -61,7 +61,7 @@ def check_size(resources: Mapping[str, Any]) -> None:
 
 
 def check_labels(labels: Sized) -> None:
-    """`RefusedError` for more labels than Google takes."""
+    """`RefusedError` for more labels than Google accepts."""
     if len(labels) > MOST_LABELS:
         raise RefusedError(
             f"a job may have {MOST_LABELS} labels, and this one would have {len(labels)}, with those by which"

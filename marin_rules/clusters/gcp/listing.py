@@ -1,4 +1,4 @@
-"""Jobs and tasks as Batch answers with them, in neutral words: the one place that reads Google's messages."""
+"""Jobs and tasks as Batch reports them, in neutral terms: the only place that reads Google's messages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FIELDS = (
     "jobs.name,jobs.uid,jobs.labels,jobs.status,jobs.create_time,jobs.task_groups.task_count,"
     "jobs.task_groups.task_environments,next_page_token,unreachable"
 )
-"""What a list of jobs is asked for: without scripts of 12 KB, a thousand of them are 0.3 MB instead of 13. That Batch
-heeds it, no real project has confirmed; nothing but the size of its answers depends on that."""
+"""The fields requested in a list of jobs: without scripts of 12 KB, a thousand of them are 0.3 MB instead of 13. No
+real project has confirmed that Batch honours it; only the size of its answers depends on that."""
 
 
 def short_id(job: Any) -> str:
@@ -35,12 +35,12 @@ def has_ended(job: Any) -> bool:
 
 
 def has_slices(job: Any) -> bool:
-    """Whether its worker has TPU slices, or is to have some."""
+    """Whether its worker has TPU slices, or should get some."""
     return names.ACCELERATOR in job.labels
 
 
 def slice_place(job: Any) -> str | None:
-    """Where the worker of such a job leaves word; None if its definition does not tell."""
+    """Where the worker of such a job leaves messages; None if its definition does not say."""
     variables = job.task_groups[0].task_spec.environment.variables
     return SliceOrder.from_json(variables[SLICES_VARIABLE]).own_place if SLICES_VARIABLE in variables else None
 
@@ -53,8 +53,8 @@ def element_numbers(job: Any) -> list[int]:
 
 
 def read_job(job: Any, tasks: Iterable[Any] = (), waits_for: str = "") -> ClusterJob:
-    """A job that is no array. How it failed is known from its tasks alone: of several machines, a lost one explains why
-    the others failed. One that runs may still wait for something else."""
+    """A job that is not an array. Only its tasks show how it failed: of several machines, a lost one explains why the
+    others failed. A running one may still be waiting for something else."""
     by_task = [_events(task) for task in tasks]
     events = [event for found in by_task for event in found]
     endings = [ending_of(found) for found in by_task]

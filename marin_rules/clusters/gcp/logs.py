@@ -1,8 +1,8 @@
 """What jobs on Google Batch print: the lines that Cloud Logging has of them.
 
 Batch labels each line with the job (`job_uid`) and the task (`task_id`) that printed it. Lines arrive some seconds
-late, and a project may ask for them about once a second: they are for people who look into a failure, and no way to
-follow a step, whose own log stands beside its data.
+late, and a project may ask for them about once a second: they are for people who investigate a failure, not for
+following a step, whose own log is beside its data.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ EMULATOR_VARIABLE = "LOGGING_EMULATOR_HOST"
 """Where Cloud Logging is emulated, as `host:port`."""
 
 _PATIENCE_SECONDS = 5.0
-"""For so long a read is tried again: the run waits meanwhile, and does not need it."""
+"""How long a read is retried: the run waits meanwhile, and does not need it."""
 
 _LOG = "batch_task_logs"
 _MOST_PAGES = 20
-"""Cloud Logging may answer with an empty page and go on searching; at some point there is nothing to be found."""
+"""Cloud Logging may answer with an empty page and keep searching; at some point there is nothing to find."""
 
 
 class TaskLogs:
-    """The lines of all tasks of a project. Its client is made when the first of them is asked for."""
+    """The lines of all tasks of a project. Its client is created on first use."""
 
     def __init__(self, project: str, calls: Calls) -> None:
         self._project = project
@@ -78,7 +78,7 @@ def lines_filter(project: str, uid: str, task: int | None, since: datetime | Non
 
 
 def open_logging_client() -> Any:
-    """Google's client of Cloud Logging, over gRPC. Imported here, for it takes half a second."""
+    """Google's client for Cloud Logging, over gRPC. Imported here, because it takes half a second."""
 
     def make() -> Any:
         from google.cloud.logging_v2.services.logging_service_v2 import LoggingServiceV2Client

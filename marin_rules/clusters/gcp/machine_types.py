@@ -1,9 +1,9 @@
 """Which machine of Compute Engine has the cores, memory and GPUs that a step asks for: pure, a table and a choice.
 
 C4 and N4 are as Google's own pages have them, E2, N2, A2, A3 and G2 as Red Hat lists them (read November 2026; both
-are in the tests). Unconfirmed, for no page with them was found: the sizes of a3-ultragpu and a4-highgpu, and how many
-cores go with a T4 or V100. What a machine costs is not known here (see `prices`): of two that would do, the one with
-fewer cores and less memory is taken to be the cheaper.
+are in the tests). Unconfirmed, because no page with them was found: the sizes of a3-ultragpu and a4-highgpu, and how
+many cores go with a T4 or V100. What a machine costs is not known here (see `prices`): of two that would do, the one
+with fewer cores and less memory is taken to be the cheaper.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GIGABYTES_OF_A_CORE = 7.5
 """How much memory costs as much as a core, roughly, in every series."""
 
 CPU_SERIES = ("e2", "n2")
-"""Where steps without a GPU go, in this order, unless the cluster's file names a series."""
+"""Series for steps without a GPU, in this order, unless the cluster's file names one."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class MachineType:
     cpus: int
     memory_gb: float
     boot_disk: str = "pd-balanced"
-    """What kind of disk it boots from: the newest series take no other."""
+    """What kind of disk it boots from: the newest series accept no other."""
 
     gpu: str | None = None
-    """Compute Engine's name of its GPUs, such as `nvidia-l4`."""
+    """Compute Engine's name for its GPUs, such as `nvidia-l4`."""
 
     gpus: int = 0
     attached: bool = False
-    """Whether the GPUs have to be asked for: most of these machines come with theirs."""
+    """Whether the GPUs have to be requested: most of these machines come with theirs."""
 
     @property
     def series(self) -> str:
@@ -175,7 +175,7 @@ def plain_machine(cpus: int, memory_mb: int, series: Iterable[str] = CPU_SERIES)
 
 
 def gpu_machine(name: str, gpus: int, cpus: int, memory_mb: int) -> MachineType | None:
-    """The smallest machine with so many GPUs or more; `name` is one of `GPU_NAMES`."""
+    """The smallest machine with at least this many GPUs; `name` is one of `GPU_NAMES`."""
     large_enough = [machine for machine in _GPU_MACHINES[name] if machine.has(cpus, memory_mb, gpus)]
     fewest = min((machine.gpus for machine in large_enough), default=0)
     return _smallest(machine for machine in large_enough if machine.gpus == fewest)
@@ -203,7 +203,7 @@ def attached_gpus(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def boot_disk_of(machine_type: str) -> str:
-    """What kind of disk a machine type boots from, also one that is not in the table."""
+    """What kind of disk a machine type boots from, even one that is not in the table."""
     known = _BY_NAME.get(machine_type)
     if known is not None:
         return known.boot_disk

@@ -1,16 +1,16 @@
-"""Where the worker of a step and the machines of its ranks leave word for each other: a few objects in the bucket.
+"""Where the worker of a step and the machines of its ranks leave messages for each other: a few objects in the bucket.
 
-Machines of one step need not be able to reach each other for this, and survive each other's absence. Under a folder of
-their own are
+Machines of one step need not be able to reach each other for this, and survive each other's absence. A folder of their
+own contains
 
-    order.json          the worker's word: which round it is, whether ranks may start, whether they have to end
-    host-17.json        the word of one machine: that it is there, runs its rank, or how that ended
+    order.json the worker's message: which round it is, whether ranks may start, whether they have to end
+    host-17.json the message of one machine: that it is up, runs its rank, or how that ended
     host-17-round-2.log what its rank printed
-    boot.log            the last words of a machine that could not begin, whichever that was
+    boot.log the last output of a machine that could not start, whichever that was
 
-Each word carries a number that counts up as long as whoever writes it lives. Nobody compares clocks: a reader sees that
-a number does not change any more, and for how long by its own clock. An order holds data, and nothing to execute: what
-machines run, they know from the command that started them.
+Each message carries a number that increases as long as its writer is alive. Clocks are never compared: a reader sees
+that a number no longer changes, and for how long by its own clock. An order holds data, and nothing to execute:
+machines know what to run from the command that started them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from marin_rules.storage.objects.store import ObjectVersion
 from marin_rules.storage.patience import patiently
 
 PACE_VARIABLE = "MARIN_HOSTS_PACE"
-"""All times below are multiplied by its value, if it is set: for tests."""
+"""If set, all times below are multiplied by its value: for tests."""
 
 _BOOT_BYTES = 4096
 """Of the end of a boot's log."""
@@ -38,23 +38,23 @@ class Pace:
     """How long things may take, in seconds."""
 
     look: float = 2.0
-    """Between two looks at the words of others."""
+    """The pause between two looks at the messages of others."""
 
     beat: float = 10.0
-    """Between two numbers of one's own."""
+    """The pause between two numbers of one's own."""
 
     start: float = 1200.0
     """Until all machines are there, once the first of them could be: booting, fetching code, making an environment."""
 
     silent: float = 120.0
-    """A machine whose number has not changed for so long is lost."""
+    """A machine whose number has not changed for this long is lost."""
 
     orphaned: float = 900.0
-    """A machine whose worker's number has not changed for so long ends: enough for another worker to take over."""
+    """A machine whose worker's number has not changed for this long ends: enough for another worker to take over."""
 
     stop: float = 8.0
-    """Between asking a rank to end and killing it. A worker that was told to stop has 20 s in all (`worker.ending`), in
-    which it has to give the machines back, too."""
+    """Between asking a rank to end and killing it. A worker that was told to stop has 20 s in total (`worker.ending`),
+    in which it also has to give back the machines."""
 
     @classmethod
     def current(cls) -> Self:
@@ -67,14 +67,14 @@ class Order:
     """What the worker wants."""
 
     round: int
-    """Counts up with each start of the ranks; a machine that works on an earlier one ends that first."""
+    """Increases with each start of the ranks; a machine that works on an earlier one ends that first."""
 
     beat: int = 0
     count: int = 0
     """How many ranks there are."""
 
     report: str = ""
-    """Where ranks leave what came of them."""
+    """Where ranks leave their reports."""
 
     coordinator: str | None = None
     """Where the ranks meet. They start when it is known; empty if there is only one."""
@@ -83,7 +83,7 @@ class Order:
     """Ranks have to end."""
 
     dismissed: bool = False
-    """The machines are not needed any more."""
+    """The machines are no longer needed."""
 
     seconds_left: float | None = None
     """Until the step's time limit, when the round began."""
@@ -97,12 +97,12 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class HostWord:
-    """What a machine says of itself."""
+    """What a machine says about itself."""
 
     round: int
     phase: Phase
     boot: str
-    """Another one after each start of the machine."""
+    """A different one after each start of the machine."""
 
     beat: int = 0
     address: str = ""
@@ -113,17 +113,17 @@ class HostWord:
     """How its rank ended, as shells write it."""
 
     reason: str = ""
-    """Why, if it was not by itself."""
+    """Why, if it did not end on its own."""
 
 
 class Meeting:
-    """The words of one worker and its machines, below one folder."""
+    """The messages of one worker and its machines, below one folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def order(self) -> tuple[Order, ObjectVersion] | None:
-        """The worker's word; None before it has said anything. `ValueError` for what is none."""
+        """The worker's message; None before there is one. `ValueError` for anything else."""
         found = _read(f"{self.folder}/order.json")
         return None if found is None else (_parsed(Order, found[0]), found[1])
 
@@ -134,11 +134,11 @@ class Meeting:
         written = patiently(lambda: open_objects(url).write(url, data, seen))
         if written is not None:
             return written
-        found = _read(url)  # An answer may have been lost, and the word be there.
+        found = _read(url)  # An answer may have been lost although the message was written.
         return found[1] if found is not None and found[0] == asdict(order) else None
 
     def host(self, rank: int) -> HostWord | None:
-        """The word of a machine; None before it has said anything. `ValueError` for what is none."""
+        """The message of a machine; None before there is one. `ValueError` for anything else."""
         found = _read(self._host(rank))
         if found is None:
             return None
@@ -161,11 +161,11 @@ class Meeting:
 
     @property
     def boot_log(self) -> str:
-        """The URL of what a machine printed that could not begin."""
+        """The URL of the output of a machine that could not start."""
         return f"{self.folder}/boot.log"
 
     def last_boot_lines(self, count: int) -> list[str]:
-        """What such a machine printed last; nothing if none has left word."""
+        """The last output of such a machine; nothing if none has left any."""
         data = patiently(partial(open_objects(self.boot_log).read_part, self.boot_log, -_BOOT_BYTES, _BOOT_BYTES))
         return (data or b"").decode(errors="replace").splitlines()[-count:]
 
@@ -186,6 +186,6 @@ def _read(url: str) -> tuple[dict[str, Any], ObjectVersion] | None:
         return None
     try:
         fields: dict[str, Any] = json.loads(found.data)
-    except RecursionError as error:  # Of brackets alone, say: nobody's word.
+    except RecursionError as error:  # Only brackets, say: not a message.
         raise ValueError(str(error)) from error
     return fields, found.version

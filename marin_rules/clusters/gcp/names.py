@@ -1,7 +1,7 @@
-"""What jobs are called on Google Cloud, and the labels by which they are found again: pure.
+"""The names of jobs on Google Cloud, and the labels by which they are found again: pure.
 
 A label holds 63 characters of a small alphabet, and a tag is any text: so it is spread over as many labels as it needs,
-in an alphabet that labels have. Beside it stand labels that people can read and lists can be filtered by.
+in an alphabet that labels have. In addition there are labels that people can read and lists can be filtered by.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def job_id(name: str, identity: str, number: int) -> str:
 
 
 def request_id(job: str) -> str:
-    """Tells Batch that a request to create this job is the same as the one before it, whose answer was lost."""
+    """Tells Batch that a request to create this job repeats the previous one, whose answer was lost."""
     return str(uuid.uuid5(_NAMESPACE, job))
 
 
 def label_value(text: str) -> str:
-    """A text as the value of a label: as it is if it can be, else what is left of it with a digest of the whole."""
+    """A text as the value of a label: unchanged if possible, otherwise what is left of it with a digest of the
+    whole."""
     if re.fullmatch(r"[a-z0-9_-]{1,63}", text):
         return text
     words = _slug(text)[: _LONGEST - _DIGEST_CHARACTERS - 1].strip("-")
@@ -79,5 +80,5 @@ def _slug(text: str) -> str:
 
 
 def digest(text: str) -> str:
-    """A few characters that tell a text from others."""
+    """A few characters that distinguish a text from others."""
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]

@@ -1,7 +1,7 @@
-"""Where TPU slices may be had, and in which order that is tried: pure.
+"""Where TPU slices may be available, and in which order that is tried: pure.
 
-An offer is a kind of slice in a zone, in one way to have it. A zone in which something went wrong lately comes after
-all others, since what was short there a moment ago is likely to be so still.
+An offer is a kind of slice in a zone, with one way of provisioning. A zone with recent trouble comes after all others,
+since what was short there a moment ago is probably still short.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 FORGET_SECONDS = 3600.0
-"""After that a failure says nothing any more."""
+"""After this time a failure means nothing any more."""
 
 EARLY_SECONDS = 900.0
-"""A slice that was lost within that time counts against its zone: there is none to be had for long."""
+"""A slice that was lost within this time counts against its zone: slices do not last there."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Offer:
     reservation: str | None = None
     topology: str | None = None
     wait_seconds: float = 1800.0
-    """How long such a slice is waited for, before the next offer is tried."""
+    """How long to wait for such a slice before trying the next offer."""
 
     @property
     def way(self) -> str:
-        """How it is had, in the words of people."""
+        """How it is provisioned, for people."""
         return "reserved" if self.reservation else "Spot" if self.spot else "on demand"
 
     @property
@@ -59,10 +59,10 @@ class ZoneFailure:
 
 
 def in_order(offers: Sequence[Offer], failures: Iterable[ZoneFailure], now: float) -> list[Offer]:
-    """The offers as they are to be tried: as they are given, those in zones with recent failures last."""
+    """The offers in the order to try them: as given, those in zones with recent failures last."""
     recent: dict[str, int] = {}
     for failure in failures:
-        # A clock that is far ahead of ours does not make a failure count for ever.
+        # A clock that is far ahead of ours must not make a failure count forever.
         if abs(now - failure.time) < FORGET_SECONDS:
             recent[failure.zone] = recent.get(failure.zone, 0) + 1
     return sorted(offers, key=lambda offer: recent.get(offer.zone, 0))

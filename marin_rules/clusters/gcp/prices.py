@@ -2,9 +2,8 @@
 but for reading that file.
 
 A machine costs what its cores, memory and GPUs cost in its region, on demand or Spot; a TPU slice what its chips cost,
-beside the small machine of its worker. Of all slices that a step may get, the dearest is the one that counts. What is
-reserved is paid for anyway, and what waits for a flexible start has prices of its own: both are
-unknown here.
+beside the small machine of its worker. Of all slices that a step may get, the most expensive determines the price.
+Reserved machines are paid for anyway, and those with a flexible start have prices of their own: both are unknown here.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from marin_rules.project import project_folder
 from marin_rules.resources import TPU_TOPOLOGIES
 
 _MODELS = {"STANDARD": 0, "SPOT": 1}
-"""Where the price of each way to have a machine stands in a pair of prices."""
+"""The position of each way of provisioning in a pair of prices."""
 
 type _Pair = tuple[Price, Price]
 """On demand, and Spot."""
@@ -114,7 +113,7 @@ def read_tables(path: Path) -> PriceTables:
 
 
 def merged(tables: Sequence[Mapping[str, Any]]) -> PriceTables:
-    """All tables as one: of two prices for the same, the newer."""
+    """All tables as one: of two prices for the same thing, the newer."""
     machines: dict[tuple[str, str], dict[str, _Pair]] = {}
     gpus: dict[tuple[str, str], _Pair] = {}
     tpus: dict[tuple[str, str], _Pair] = {}

@@ -1,7 +1,7 @@
-"""Is a project ready for its first run? Judged from facts that somebody else has fetched: pure.
+"""Whether a project is ready for its first run, judged from facts that the caller has fetched: pure.
 
-A fact that could not be had is an `Unanswered`, and what depends on it is not checked: nothing is taken for missing
-that was not looked at. Each check that is not well ends with what to type.
+A fact that could not be determined is an `Unanswered`, and what depends on it is not checked: nothing counts as missing
+that was not looked at. Each failed check ends with what to type.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ACCOUNT_ROLES = ("batch.agentReporter", "logging.logWriter")
 """What the account of the jobs needs in every project."""
 
 TPU_ROLES = ("tpu.admin", "iam.serviceAccountUser")
-"""What it needs, too, to create slices whose hosts act as itself."""
+"""What it also needs to create slices whose hosts act as itself."""
 
 SECRET_ROLES = ("secretmanager.secretAccessor",)
-"""What it needs, too, to read the values of variables."""
+"""What it also needs to read the values of variables."""
 
 _WRITERS = ("storage.objectUser", "storage.objectAdmin", "storage.admin")
 """Roles with which objects of a bucket can be read, written and deleted."""
@@ -46,7 +46,7 @@ _CPU_QUOTAS = {"e2": "CPUS", "n1": "CPUS", "n2": "N2_CPUS"}
 
 @dataclass(frozen=True)
 class Quota:
-    """How much there may be of something in a region."""
+    """How much of something is allowed in a region."""
 
     limit: float
     usage: float = 0.0
@@ -56,7 +56,7 @@ class Quota:
 
 
 def about_service(project: str, service: str, states: Mapping[str, str] | Unanswered) -> Check:
-    """Whether an API is enabled, by the states that Service Usage tells."""
+    """Whether an API is enabled, by the states that Service Usage reports."""
     what = f"API {service}"
     command = f"gcloud services enable {service} --project={project}"
     if isinstance(states, Unanswered):
@@ -110,7 +110,7 @@ def about_account_role(
 ) -> Check:
     """Whether the account of the jobs has a role, by who has which role in the project.
 
-    A role may come from a folder, from a broader role or with a group: one that is not found is not called missing.
+    A role may come from a folder, a broader role or a group: one that is not found is not reported as missing.
     """
     what = f"role {role} for {email}"
     member = f"serviceAccount:{email}"
@@ -157,7 +157,7 @@ def about_quota(
     *,
     spot: bool = False,
 ) -> Check:
-    """Whether there may be any `machines` of a kind in a region."""
+    """Whether any `machines` of a kind are allowed in a region."""
     what = f"quota of {'Spot ' if spot else ''}{machines} in {region}"
     found = _applying(project, what, quota, quotas, spot=spot)
     if isinstance(found, Check):
@@ -178,7 +178,7 @@ def about_need(
     *,
     spot: bool = False,
 ) -> Check:
-    """Whether a quota is large enough for a step. What others use of it now may be free later."""
+    """Whether a quota is large enough for a step. What others use now may be free later."""
     what = f"quota for step {step} in {region}"
     found = _applying(project, what, quota, quotas, spot=spot)
     if isinstance(found, Check):
@@ -193,7 +193,7 @@ def about_need(
 def _applying(
     project: str, what: str, quota: str | None, quotas: Mapping[str, Quota] | Unanswered, *, spot: bool
 ) -> tuple[str, Quota] | Check:
-    """The quota that holds, and its name; a check that could not be made if nobody tells.
+    """The quota that applies, and its name; a check that could not be made if that is unknown.
 
     Spot machines without a quota of their own use that of the others; the cores of all series have one in common.
     """

@@ -8,7 +8,7 @@ from typing import Any
 from marin_rules.units import memory_text, minutes_text
 
 LONGEST_MINUTES = 14 * 24 * 60
-"""Batch fails a job that runs for longer."""
+"""Batch fails a job that runs longer."""
 
 RESOURCE_NAMES = (
     "mem_mb",
@@ -31,8 +31,8 @@ RESOURCE_NAMES = (
     "gcp_tpu_provisioning",
 )
 """`gcp_zones` has spaces between the zones, `gcp_gpu` is a kind and a number, `nvidia-tesla-t4:2`, `gcp_provisioning`
-one of Batch's words: STANDARD, SPOT, FLEX_START, RESERVATION_BOUND. `gcp_tpu` has spaces between types that would do,
-the preferred one first; the other machine of a TPU step is the small one of its worker."""
+one of Batch's words: STANDARD, SPOT, FLEX_START, RESERVATION_BOUND. `gcp_tpu` has spaces between acceptable types, the
+preferred one first; the other machine of a TPU step is the small one of its worker."""
 
 
 def describe(resources: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Google's services without a light client, over REST: Compute Engine, IAM, Resource Manager and their like.
+"""Google's services without a light client, over REST: Compute Engine, IAM, Resource Manager and the like.
 
-Only looked at, and by people who wait: a request is tried again for a short while, then its trouble is reported.
+Read-only, and for people who wait: a request is retried for a short while, then its trouble is reported.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 class Rest:
-    """Asks as whoever the machine's credentials are."""
+    """Makes requests with the machine's credentials."""
 
     def __init__(self, project: str, calls: Calls | None = None) -> None:
-        """Raises `RefusedError` if there are no credentials, or if they are no longer good."""
+        """Raises `RefusedError` if there are no credentials, or if they are no longer valid."""
         self._call = calls or Calls(retry_seconds=10.0, call_seconds=10.0)
         self._emulator = os.environ.get(EMULATOR_VARIABLE)
         self._session, self.account = _open_session(project, is_emulated=bool(self._emulator))
 
     def get(self, service: str, path: str, parameters: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """What is at a path of a service, `compute` and its like."""
+        """What is at a path of a service, such as `compute`."""
         return self._ask("GET", service, path, {"params": list(parameters)})
 
     def post(self, service: str, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -62,7 +62,7 @@ class Rest:
 
 
 def _cause(error: BaseException) -> str:
-    """What the system says of a connection, without the request and all the layers that repeat it."""
+    """What the system says about a connection, without the request and all the layers that repeat it."""
     causes = [error]
     while (next_one := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(next_one)
@@ -71,7 +71,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _open_session(project: str, *, is_emulated: bool) -> tuple[Any, str]:
-    """A session with credentials that work, and whose they are, in the words of `gcloud --member`."""
+    """A session with credentials that work, and whose they are, in the form of `gcloud --member`."""
 
     def make() -> tuple[Any, str]:
         import google.auth

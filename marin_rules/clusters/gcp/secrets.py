@@ -1,6 +1,6 @@
 """A secret's value from Secret Manager, as the service account of this machine may read it.
 
-Over REST: Google's own client of it would be one more thing that every host has to install.
+Over REST: Google's own client would be one more thing that every host has to install.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fetch_secret(place: str, calls: Calls | None = None) -> str:
             f"{error}. The service account of this machine needs the role secretmanager.secretAccessor for it"
         ) from error
     except (KeyError, ValueError) as error:
-        # Its text may quote what was answered.
+        # Its text may quote the answer.
         raise RefusedError(f"cannot read the secret {place}: {type(error).__name__}; its value must be text") from None
     finally:
         rest.close()

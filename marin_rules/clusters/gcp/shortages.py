@@ -1,6 +1,6 @@
-"""Why a job or a TPU slice has no machines, and what a person can do: pure, by the words of Google.
+"""Why a job or a TPU slice has no machines, and what a person can do: pure, based on Google's messages.
 
-A job that waits for its machines to start is as it should be, and nothing is said about it.
+A job that waits for its machines to start is fine, and nothing is said about it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MORE_SLICES = (
     "name more zones for it under gcp.tpus of the cluster's file, write `on_demand: true` there, get a reservation, or"
     " give with_tpu() several types"
 )
-"""What to do when a TPU slice does not come."""
+"""What to do when a TPU slice does not arrive."""
 
 _NO_SLICE = "no TPU slice"
 _ON_ITS_WAY = re.compile(r": (CREATING|ACCEPTED|PROVISIONING)\)$")
@@ -69,7 +69,7 @@ def _about_quota(reason: str) -> str:
 
 
 def advice_about_slice(reason: str) -> str | None:
-    """What to do about a TPU slice that is not to be had for this reason; None if nobody knows."""
+    """What to do about a TPU slice that is unavailable for this reason; None if unknown."""
     if "quota" in reason.lower():
         return (
             "a quota of Cloud TPU is used up: `gcloud compute tpus queued-resources list --zone=ZONE` shows by what"

@@ -1,4 +1,4 @@
-"""A project of Google Cloud in the words of its users: which machines its steps get, and where.
+"""A project of Google Cloud in the terms of its users: which machines its steps get, and where.
 
 Converted from the `gcp:` block of `config/clusters/<name>.yaml`, whose keys `config/cluster.schema.yaml` checks. A
 request that Batch or the project cannot serve is refused with what there is instead, before anything is submitted.
@@ -35,16 +35,16 @@ _DRIVER_MEMORY_MB = 4096
 
 @dataclass(frozen=True)
 class Supply:
-    """How machines of one kind are had."""
+    """How machines of one kind are provisioned."""
 
     zones: tuple[str, ...] = ()
-    """Where; without any, all zones of the region."""
+    """The zones; without any, all of the region."""
 
     spot: bool = True
-    """Whether steps that may be taken away get Spot machines."""
+    """Whether preemptible steps get Spot machines."""
 
     provisioning: str = "STANDARD"
-    """How the others are had, in Batch's words."""
+    """How the others are provisioned, in Batch's terms."""
 
     reservation: str | None = None
     runtime: int | None = None
@@ -62,7 +62,7 @@ class GcpSite:
     name: str
     project: str
     regions: tuple[str, ...]
-    """Where jobs may run; the first is where they do."""
+    """Where jobs may run; they run in the first."""
 
     plain: Supply = field(default_factory=Supply)
     """For steps without an accelerator."""
@@ -94,7 +94,8 @@ class GcpSite:
         return self.regions[0]
 
     def near(self, data: Sequence[str] | None, zone: str | None, step: str) -> GcpSite:
-        """The same project, with the regions alone where a step can run whose data are there: regions or multi-regions.
+        """The same project, restricted to regions where a step with data in these places can run: regions or
+        multi-regions.
 
         `SettingsError` if there is none.
         """
@@ -124,7 +125,7 @@ class GcpSite:
         machine, supply = self._machine(request, step, request.memory_mb)
         memory = request.memory_mb
         if attempt > 1:
-            # If no machine is so much larger, all the memory of the one that the first attempt had.
+            # If no machine is that much larger, all the memory of the one that the first attempt had.
             larger = self._try_machine(request, request.memory_mb * attempt)
             memory = request.memory_mb * attempt if larger else machine.memory_mb
             machine, supply = larger or (machine, supply)
@@ -159,7 +160,7 @@ class GcpSite:
                 f" cluster {self.name} has none: {tpus_in_words(self.tpus)}. Choose a prefix there, or add zones to"
                 " gcp.tpus of its file"
             )
-        # Of the types that are asked for, those that there are; the first offer is what the step is likely to get.
+        # The requested types that exist; the first offer is what the step is likely to get.
         kinds = list(dict.fromkeys(offer.accelerator for offer in offers))
         supply = self.tpus[kinds[0].rpartition("-")[0]]
         worker = machine_types.plain_machine(1, _WORKER_MEMORY_MB, self.series)
@@ -184,7 +185,7 @@ class GcpSite:
     def offers(
         self, kinds: Sequence[str], preemptible: bool, topology: str | None = None, zones: Sequence[str] | None = None
     ) -> list[Offer]:
-        """Where slices of these types may be had, in the order in which that is tried; `zones` narrow it down."""
+        """Where slices of these types may be available, in the order in which that is tried; `zones` narrow it down."""
         found: dict[Offer, None] = {}
         for kind in kinds:
             supply = self.tpus.get(kind.rpartition("-")[0])
@@ -196,7 +197,7 @@ class GcpSite:
         return list(found)
 
     def offers_for(self, resources: Mapping[str, Any]) -> list[Offer]:
-        """Where the slices of a job with these resources may be had; none for a job without any."""
+        """Where the slices of a job with these resources may be available; none for a job without any."""
         kinds = str(resources.get("gcp_tpu") or "").split()
         zones = str(resources.get("gcp_tpu_zones") or "").split() or None
         is_spot = resources.get("gcp_tpu_provisioning") == "SPOT"
@@ -232,7 +233,7 @@ class GcpSite:
         return hourly_price(resources, price_tables(), self.offers_for(resources))
 
     def check(self, request: JobRequest) -> None:
-        from marin_rules.clusters.gcp.definition import check_request  # It knows sites.
+        from marin_rules.clusters.gcp.definition import check_request  # That module imports sites.
 
         check_request(request, self)
 
@@ -263,7 +264,7 @@ class GcpSite:
         return None
 
     def _offered(self, request: MachineRequest) -> list[str]:
-        """The GPUs of the file that would do, the preferred one first. A name without a size is served by any size."""
+        """The acceptable GPUs of the file, the preferred one first. A name without a size accepts any size."""
         found: dict[str, None] = {}
         for variant in request.gpu_variants:
             if variant == ANY_GPU:
@@ -291,7 +292,7 @@ class GcpSite:
 
 
 def read_site(name: str) -> GcpSite | None:
-    """The project of this cluster; None if its file says nothing of Google Cloud."""
+    """The project of this cluster; None if its file does not mention Google Cloud."""
     path = find_cluster_file(name)
     block = {key: value for key, value in read_block(path, "gcp").items() if value is not None}
     if not block:
@@ -315,7 +316,7 @@ def read_site(name: str) -> GcpSite | None:
         name=name,
         regions=regions,
         plain=plain,
-        # Zones and reservations are those of other machines; the rest holds for all jobs.
+        # Zones and reservations belong to other machines; the rest applies to all jobs.
         gpus=_gpus(block.get("gpus") or {}, replace(plain, zones=(), reservation=None), path, regions),
         series=CPU_SERIES if series is None else (series,),
         tpus=tpus,
@@ -353,7 +354,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _supply(given: Mapping[str, Any], base: Supply, path: Path, regions: tuple[str, ...], key: str = "gcp") -> Supply:
-    """What is given under this key, and for the rest what holds for all."""
+    """What is given under this key, and for the rest what applies to all."""
     supply = replace(base, **{key: read(given[key]) for key, read in _READ.items() if given.get(key) is not None})
     outside = [zone for zone in supply.zones if zone.rpartition("-")[0] not in regions]
     if outside:

@@ -1,6 +1,6 @@
-"""This machine as a host of a TPU slice: which rank it is, how it gets secrets, and how it has its slice deleted.
+"""This machine as a host of a TPU slice: which rank it is, how it gets secrets, and how it deletes its slice.
 
-A host learns from its metadata server who it is; no variable tells it.
+A host learns from its metadata server which one it is; no variable says so.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def read_tpu_env(text: str) -> dict[str, str]:
 
 
 def environment_of_slices(environment: Mapping[str, str]) -> dict[str, str]:
-    """What libraries have to know of the other slices, if there are several."""
+    """What libraries have to know about the other slices, if there are several."""
     return {name: value for name, value in environment.items() if name.startswith("MEGASCALE_")}
 
 
 def slice_number_in(environment: Mapping[str, str], slice_id: str) -> int:
-    """Which of several slices this is: as Google says, or by the node's name, which is ours with a number."""
+    """Which of several slices this is: according to Google, or by the node's name, which is ours with a number."""
     name, _, last = environment.get("NODE_ID", "").rpartition("-")
     number = environment.get("MEGASCALE_SLICE_ID") or (last if name == slice_id else "")
     if not number.isdecimal():

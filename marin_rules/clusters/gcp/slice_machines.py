@@ -1,11 +1,11 @@
-"""The hosts of TPU slices as machines for the ranks of a step: had, watched, replaced and given back by its worker.
+"""The hosts of TPU slices as machines for the ranks of a step: requested, watched, replaced and deleted by its worker.
 
-Offers are tried in turn until one of them is taken up. A slice that an earlier worker of the same step has left behind
-is used again if it is what would be asked for now, and deleted if not: there is never a second one. Every slice that is
-no good any more is deleted at once, for one that is suspended or has failed still uses up quota.
+Offers are tried in turn until one succeeds. A slice that an earlier worker of the same step has left behind is reused
+if it is what would be requested now, and deleted if not: there is never a second one. Every slice that is no longer
+usable is deleted at once, because one that is suspended or has failed still uses up quota.
 
-No name of a slice is used twice, by whatever worker: Google takes a second creation of the same name for the first, and
-hosts would find the words of those before them.
+No name of a slice is used twice, by any worker: Google treats a second creation of the same name as the first, and
+hosts would find the messages of their predecessors.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from marin_rules.storage.objects.open import open_objects
 from marin_rules.storage.patience import patiently
 
 _LOOK_SECONDS = 10.0
-"""Between two questions about a slice; times the pace."""
+"""The pause between two queries about a slice; times the pace."""
 
 _TRIES = 3
-"""How often a question that a busy service does not answer is put, one after the other."""
+"""How often a query that a busy service does not answer is repeated."""
 
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """All that is known beforehand of the slices of a step."""
+    """Everything known beforehand about the slices of a step."""
 
     step: str
     """Its name, for people."""
 
     identity: str
-    """Tells the step from all others."""
+    """Distinguishes the step from all others."""
 
     job: str
-    """Tells this worker of the step from all others."""
+    """Distinguishes this worker of the step from all others."""
 
     offers: Sequence[Offer]
     slices: int
@@ -61,7 +61,7 @@ class SlicePlan:
     """The folder under which workers and hosts of the step meet."""
 
     zone_memory: str
-    """The object in which all workers of the run write down which zones had trouble."""
+    """The object in which all workers of the run record which zones had trouble."""
 
     request: SliceRequest
     """What all slices have in common; id, offer and script are filled in."""
@@ -82,12 +82,12 @@ class SliceMachines:
         self._zones = ZoneMemory(plan.zone_memory)
         self._notice = SliceNotice(plan.place, plan.job)
         self._mark = {names.SLICE: names.label_value(plan.identity)}
-        """The labels of all slices of the step, whichever run they are of: its worker is the only one that lives."""
+        """The labels of all slices of the step, in any run: only one worker of it is alive."""
 
         self._number = 0
         self._current: SliceRequest | None = None
         self._ready_at: float | None = None
-        """Since when all nodes of the current slice are there; long ago for one that was taken over."""
+        """Since when all nodes of the current slice are up; long ago for one that was taken over."""
 
         self._given_up: set[str] = set()
         self._looked = float("-inf")
@@ -148,7 +148,7 @@ class SliceMachines:
         return None
 
     def _take_over(self, stopped: Callable[[], bool]) -> None:
-        """Use what an earlier worker has left, if it fits; delete what does not."""
+        """Use what an earlier worker has left, if it fits; delete the rest."""
         for found in self._left_over(stopped):
             self._number = max(self._number, _number_of(found.id))
             if found.state == "DELETING":
@@ -164,7 +164,7 @@ class SliceMachines:
                 self._delete(found.zone, found.id)
 
     def _left_over(self, stopped: Callable[[], bool]) -> list[FoundSlice]:
-        """All slices of the step. Without knowing them none is asked for: it might be the second."""
+        """All slices of the step. Without knowing them none is requested: it might be the second."""
         zones = list(dict.fromkeys(offer.zone for offer in self._plan.offers))
         told = ""
         for tries in itertools.count(1):
@@ -182,12 +182,12 @@ class SliceMachines:
         return []
 
     def _request_of(self, found: FoundSlice) -> SliceRequest | None:
-        """The request that would make this slice now; None if there is none."""
+        """The request that would create this slice now; None if there is none."""
         requests = (self._request(found.id, offer) for offer in self._plan.offers if offer.zone == found.zone)
         return next((request for request in requests if found.is_what(request)), None)
 
     def _ask_for(self, offer: Offer) -> list[RefusedError]:
-        """Ask for a slice; why it was refused, if that will not change."""
+        """Request a slice; returns why it was refused, if that will not change."""
         self._number += 1
         identity = f"{self._plan.identity} {self._plan.job}"
         request = self._request(names.job_id(self._plan.step, identity, self._number), offer)
@@ -201,7 +201,7 @@ class SliceMachines:
             self._say(f"TPU slice {offer.words}: {_with_advice(str(error))}")
             self._notice.say(no_slice(f"{offer.words}: {error}"))
             self._zones.note(offer.zone)
-            # It may be there all the same, and come later, at somebody's cost.
+            # It may exist anyway, and arrive later, at somebody's expense.
             self._delete(offer.zone, request.id)
             return []
         self._say(f"TPU slice {request.id} ({offer.words}) was requested")
@@ -209,7 +209,7 @@ class SliceMachines:
         return []
 
     def _wait(self, request: SliceRequest, stopped: Callable[[], bool]) -> bool:
-        """Whether the slice comes; if it does not, it is given up."""
+        """Whether the slice arrives; if it does not, it is given up."""
         limit, told = request.offer.wait_seconds * self._factor, ""
         give_up_at = time.monotonic() + limit
         while not stopped():
@@ -246,7 +246,7 @@ class SliceMachines:
         self._looked = now
         try:
             word = self._slices.look(self._current.offer.zone, self._current.id)
-        except ClusterError:  # Hosts that are still there are heard; those that are not, are missed.
+        except ClusterError:  # Hosts that are still up report; those that are not are missed.
             return None
         if word.state not in (SliceState.LOST, SliceState.REFUSED):
             return None
@@ -292,7 +292,7 @@ class SliceMachines:
         return Meeting(f"{self._plan.place}/{slice_id}")
 
     def _patiently(self, action: Callable[[], Any], default: Any = None) -> Any:
-        """An action of the service, again while it is busy; `default` if that does not help, or it is refused."""
+        """An action of the service, repeated while it is busy; `default` if that does not help, or it is refused."""
         for tries in range(1, _TRIES + 1):
             try:
                 return action()
@@ -306,8 +306,8 @@ class SliceMachines:
 
 
 class ZoneMemory:
-    """Which zones had trouble lately, for all workers of a run. Only puts zones in order: a store that does not answer,
-    or a failure that is lost among others', is no harm."""
+    """Which zones had trouble lately, for all workers of a run. It only orders zones: a store that does not answer, or
+    a lost failure among others', does no harm."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -340,7 +340,7 @@ def _number_of(slice_id: str) -> int:
 
 
 def _sleep(seconds: float, stopped: Callable[[], bool]) -> bool:
-    """Sleep, unless stopped; whether that was so."""
+    """Sleep, unless stopped; returns whether it was stopped."""
     due = time.monotonic() + seconds
     while (left := due - time.monotonic()) > 0:
         if stopped():

@@ -1,8 +1,8 @@
-"""What the worker of a TPU step waits for, for whoever looks at its job: Batch knows no more than that the job runs.
+"""What the worker of a TPU step is waiting for, for those who look at its job: Batch only knows that the job runs.
 
-One small object in the bucket, beside the words of worker and hosts. It is for people: a store that does not answer, or
-a word that cannot be read, is none. Others may write to the bucket: of what they leave there no more is read than a
-worker would have written, and nothing that would change what a terminal shows.
+One small object in the bucket, beside the messages of worker and hosts. It is for people: a store that does not answer,
+or a notice that cannot be read, counts as none. Others may write to the bucket: no more of what they leave there is
+read than a worker would have written, and nothing that would affect a terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SliceNotice:
     """The word of a step's worker in one job."""
 
     def __init__(self, place: str, job: str) -> None:
-        """`place` is the folder of the step, in which the workers of all its jobs leave their word."""
+        """`place` is the folder of the step, in which the workers of all its jobs leave their notices."""
         self._url = f"{place}/waits.json"
         self._job = job
         self._said: str | None = None

@@ -1,6 +1,6 @@
-"""Which TPU slices the worker of a step is to have, as its job is told; and what it makes of that.
+"""Which TPU slices the worker of a step should get, as its job is told; and how it carries that out.
 
-The job's definition carries this as JSON in a variable. It holds no secret, but the places of secrets.
+The job's definition carries this as JSON in a variable. It holds no secrets, only their locations.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SliceOrder:
             self._script(variables, Meeting(f"{self.own_place}/{slice_id}"), slice_id, zone)
 
     def plan(self, variables: Mapping[str, str]) -> SlicePlan:
-        """What the worker does about it, given all variables of its job."""
+        """How the worker carries it out, given all variables of its job."""
         request = SliceRequest(
             id="",
             offer=self.offers[0],

@@ -1,4 +1,4 @@
-"""What Cloud TPU says of a slice, in few words: pure."""
+"""What Cloud TPU says about a slice, simplified: pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class SliceState(Enum):
     """All of its hosts are up, or booting."""
 
     LOST = "lost"
-    """It was there, and is not any more."""
+    """It existed, and no longer does."""
 
     REFUSED = "refused"
-    """It never came, and will not."""
+    """It never arrived, and will not."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SliceWord:
 
     state: SliceState
     reason: str = ""
-    """In the words of Google."""
+    """Google's own message."""
 
 
 _COMING = frozenset(("STATE_UNSPECIFIED", "CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING"))
@@ -42,7 +42,7 @@ _BAD_NODES = frozenset(
 
 
 def judge_slice(state: str | None, error: str = "", nodes: Sequence[str] = ()) -> SliceWord:
-    """The word for a queued resource in this state (None: there is none), whose nodes are in those."""
+    """The state of a queued resource (None: there is none) whose nodes are in these states."""
     if state is None:
         return SliceWord(SliceState.LOST, "it was deleted")
     if state == "FAILED":

@@ -1,8 +1,7 @@
-"""TPU slices as queued resources of Cloud TPU: created, looked at, listed and deleted.
+"""TPU slices as queued resources of Cloud TPU: creating, inspecting, listing and deleting them.
 
-A slice is one queued resource: one node, or several of the same kind (multislice). Its name is made by whoever wants
-it, so that a creation whose answer was lost finds what it has made. Queued resources have no labels, but their nodes
-do.
+A slice is one queued resource: one node, or several of the same kind (multislice). The caller chooses its name, so that
+a creation whose answer was lost finds what it created. Queued resources have no labels, but their nodes do.
 """
 
 from __future__ import annotations
@@ -48,15 +47,15 @@ class SliceRequest:
 
     @property
     def digest(self) -> str:
-        """Tells slices that are had in the same way and run the same from all others. A label of their nodes."""
-        # How long somebody waits for it is nothing of the slice; labels are for people, and for lists.
+        """Identifies slices that are provisioned alike and run the same. A label of their nodes."""
+        # How long a worker waits for it is not a property of the slice; labels are for people, and for lists.
         fields = asdict(replace(self, offer=replace(self.offer, wait_seconds=0.0), labels={}))
         return names.digest(json.dumps(fields, sort_keys=True))
 
 
 @dataclass(frozen=True)
 class FoundSlice:
-    """A slice that is there, in whatever state."""
+    """An existing slice, in any state."""
 
     name: str
     """`projects/P/locations/Z/queuedResources/ID`."""
@@ -74,16 +73,16 @@ class FoundSlice:
 
     @property
     def tag(self) -> JobTag | None:
-        """That of the job whose worker had it made."""
+        """The tag of the job whose worker created it."""
         return names.tag_of(self.labels)
 
     def is_what(self, request: SliceRequest) -> bool:
-        """Whether it was made for this very request."""
+        """Whether it was created for this very request."""
         return self.labels.get(names.REQUEST) == request.digest
 
 
 def open_tpu_client() -> Any:
-    """Google's client of Cloud TPU, over gRPC."""
+    """Google's client for Cloud TPU, over gRPC."""
 
     def make() -> Any:
         from google.cloud import tpu_v2
@@ -108,7 +107,7 @@ class Slices:
         self._call = calls or Calls()
 
     def create(self, request: SliceRequest) -> bool:
-        """Ask for a slice; False if there is one of that name already."""
+        """Request a slice; False if there is one of that name already."""
         from google.cloud import tpu_v2
 
         creation = tpu_v2.CreateQueuedResourceRequest(
@@ -124,7 +123,7 @@ class Slices:
         return True
 
     def look(self, zone: str, slice_id: str) -> SliceWord:
-        """How a slice stands."""
+        """The state of a slice."""
         from google.cloud import tpu_v2
 
         name = f"{self._parent(zone)}/queuedResources/{slice_id}"
@@ -146,7 +145,7 @@ class Slices:
         return judge_slice(state, error, nodes)
 
     def delete(self, zone: str, slice_id: str) -> None:
-        """Have a slice deleted, with its nodes; one that is gone is fine."""
+        """Delete a slice, with its nodes; one that is gone is fine."""
         from google.cloud import tpu_v2
 
         name = f"{self._parent(zone)}/queuedResources/{slice_id}"
@@ -159,7 +158,7 @@ class Slices:
     def find(self, labels: Mapping[str, str], zones: Sequence[str] = ()) -> list[FoundSlice]:
         """All slices whose nodes have these labels, in all zones and states.
 
-        `BusyError` if one of `zones` does not answer: there may be some, of which nothing is known then.
+        `BusyError` if one of `zones` does not answer: it may have some, about which nothing is then known.
         """
         from google.cloud import tpu_v2
 
@@ -219,7 +218,7 @@ class Slices:
             resource.guaranteed = tpu_v2.QueuedResource.Guaranteed()
         elif offer.spot:
             resource.spot = tpu_v2.QueuedResource.Spot()
-        # A slice that nobody waits for any more must not come later, at somebody's cost.
+        # A slice that nobody waits for any more must not arrive later, at somebody's expense.
         resource.queueing_policy = tpu_v2.QueuedResource.QueueingPolicy(
             valid_until_duration=timedelta(seconds=max(600.0, 2 * offer.wait_seconds))
         )
@@ -227,6 +226,6 @@ class Slices:
 
 
 def _generation(accelerator: str) -> str:
-    """What the API calls the generation of a type, where its layout is given."""
+    """The API's name for the generation of a type, if its layout is given."""
     generation = accelerator.rpartition("-")[0]
     return "V5LITE_POD" if generation == "v5litepod" else generation.upper()

@@ -1,12 +1,12 @@
 """What a host of a TPU slice runs at every boot: pure.
 
 The same as the first machine of the step's job, with a few variables that say who it is. On hosts with a container they
-run in that. The script can be read by everybody who may look at the slice: it holds no secret, but the places of
-secrets, which the host asks for itself.
+run in that. The script can be read by everybody who may look at the slice: it holds no secrets, only their locations,
+and the host fetches them itself.
 
-The host's program has a dead man's switch (`host`). Where the program does not even start, for want of its image or of
-its code, the script itself stands in: it leaves word of the reason where the step's worker finds it, and in the end has
-the slice deleted.
+The host's program has a dead man's switch (`host`). If the program does not even start, for lack of its image or its
+code, the script itself stands in: it reports the reason where the step's worker finds it, and finally deletes the
+slice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from marin_rules.clusters.protocol import RefusedError
 
 LARGEST_BYTES = 256 * 1024
-"""Of a script: no value of Google's metadata may be longer."""
+"""The size of a script: no value of Google's metadata may be longer."""
 
 MOST_FAILURES = 130
 """How often in a row a host's program may end at once, before the slice is deleted: more than 20 minutes, by when a
@@ -29,7 +29,7 @@ _PAUSE_SECONDS = 10
 """Before a host's program is started again."""
 
 _LONG_SECONDS = 600
-"""A program that ran for so long had started."""
+"""A program that ran for this long had started."""
 
 _TELL_EVERY = 12
 _LAST_LINES = 20
@@ -64,7 +64,7 @@ class HostPlace:
     zone: str
     slice_id: str
     boot_log: str
-    """The object that takes the last words of a host whose program does not start."""
+    """The object for the last output of a host whose program does not start."""
 
 
 def startup_script(variables: Mapping[str, str], script: str, image: str | None, place: HostPlace) -> str:

@@ -1,7 +1,7 @@
-"""What Batch says of a job and its tasks, in neutral words: pure.
+"""What Batch says about a job and its tasks, in neutral terms: pure.
 
-A state is Batch's word; why a task ended is in its events. They come in no order, and a task that was started again
-keeps the events of the time before: the newest by its time is the one that counts.
+A state is Batch's word; why a task ended is in its events. They are unordered, and a restarted task keeps its earlier
+events: the newest by time decides.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from marin_rules.clusters.protocol import JobState
 
 INTERRUPTIONS = frozenset((50001, 50002, 50003, 50006))
-"""Exit codes of a task whose machine was preempted, fell silent, rebooted, or was made anew."""
+"""Exit codes of a task whose machine was preempted, fell silent, rebooted, or was recreated."""
 
 TIME_LIMIT = 50005
 
 _FIRST_RESERVED = 50000
-"""Exit codes from here on are Batch's own, and none of the task's program."""
+"""Exit codes from here on are Batch's own, not the task's program's."""
 
 _CAUSES = {
     50001: "PREEMPTED",
@@ -28,7 +28,7 @@ _CAUSES = {
     50005: "OUT_OF_TIME",
     50006: "RECREATED",
 }
-"""What these say of the machine, in a word: Batch itself calls all of it FAILED."""
+"""What these mean for the machine, in a word: Batch itself calls all of them FAILED."""
 
 _JOBS = {
     "STATE_UNSPECIFIED": JobState.WAITING,
@@ -84,7 +84,7 @@ class Ending:
 
 
 def word_of(state: str, ending: Ending) -> str:
-    """What people are told of a state: Batch's word or, of a task that Batch ended, why, with its code."""
+    """A state for people: Batch's word or, for a task that Batch ended, the reason with its code."""
     if state != "FAILED" or ending.exit_code is None or ending.exit_code < _FIRST_RESERVED:
         return state
     return f"{_CAUSES.get(ending.exit_code, state)} ({ending.exit_code})"
@@ -106,7 +106,7 @@ def place_of(events: Iterable[Event]) -> str:
 
 
 def shortage_of(events: Iterable[Event]) -> str:
-    """Why a job has no machines, in the words of its newest event about that: a code of Batch, and what it says."""
+    """Why a job has no machines, from its newest event about that: one of Batch's codes, and its message."""
     found = [(event.time, match) for event in events if (match := _SHORTAGE.search(event.text)) is not None]
     if not found:
         return ""
@@ -115,7 +115,7 @@ def shortage_of(events: Iterable[Event]) -> str:
 
 
 def job_state(word: str, ending: Ending | None = None) -> JobState:
-    """The state of a job that is no array. One that is new to us is no end."""
+    """The state of a job that is not an array. An unknown state is not an end."""
     return _explained(_JOBS.get(word, JobState.WAITING), ending)
 
 
@@ -123,7 +123,7 @@ def element_state(job_word: str, task_word: str | None, ending: Ending | None = 
     """The state of an element of an array: that of its task, or of the whole job while (or if) it has none."""
     whole = _JOBS.get(job_word, JobState.WAITING)
     if task_word is None:
-        # Running, or ended, without any task of this number: it was not begun.
+        # Running, or ended, without any task of this number: it never began.
         return {JobState.RUNNING: JobState.WAITING, JobState.FAILED: JobState.INTERRUPTED}.get(whole, whole)
     state = _explained(_TASKS.get(task_word, JobState.WAITING), ending)
     if state is JobState.DONE or whole not in (JobState.CANCELLED, JobState.ENDING):

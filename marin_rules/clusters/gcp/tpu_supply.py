@@ -1,4 +1,4 @@
-"""How TPU slices of one generation are had in a project: the `tpus:` block of a cluster's file."""
+"""How TPU slices of one generation are provisioned in a project: the `tpus:` block of a cluster's file."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _ALIASES = {"v5e": "v5litepod"}
 
 @dataclass(frozen=True)
 class TpuSupply:
-    """How slices of one generation are had."""
+    """How slices of one generation are provisioned."""
 
     zones: tuple[str, ...]
     """In the order in which they are tried."""
 
     runtime_version: str
     spot: bool = True
-    """Whether steps that may be taken away get Spot slices."""
+    """Whether preemptible steps get Spot slices."""
 
     on_demand: bool = False
-    """Whether such steps get a slice on demand where none is to be had as Spot."""
+    """Whether such steps get a slice on demand if none is available as Spot."""
 
     reservation: str | None = None
     worker_region: str | None = None
     """Where the workers of such steps have their small machine, if Batch is not offered in the region of the zone."""
 
     wait_minutes: int = 30
-    """How long a slice is waited for, before the next zone or type is tried."""
+    """How long to wait for a slice before trying the next zone or type."""
 
     runtime: int | None = None
     """Time limit of a job in minutes, at its first attempt."""
@@ -54,7 +54,8 @@ class TpuSupply:
     def offers(self, kind: str, preemptible: bool, topology: str | None) -> Iterator[Offer]:
         """Slices of a type, in the order in which they are tried: reserved ones, Spot, on demand; each in all zones.
 
-        A reservation is for steps that may not be taken away, too: these get no Spot, and without one on demand.
+        A reservation is also for steps that are not preemptible: these get no Spot, and without a reservation run on
+        demand.
         """
         ways: list[dict[str, Any]] = []
         if self.reservation is not None:

@@ -1,1 +1,1 @@
-"""Slurm: where a cluster's jobs go, how they are submitted, and what became of them. Knows nothing of Snakemake."""
+"""Slurm: where a cluster's jobs go, how they are submitted, and how they ended. Knows nothing about Snakemake."""

@@ -1,4 +1,4 @@
-"""What Slurm tells a job of itself, through its environment."""
+"""What Slurm tells a job about itself, through its environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB_VARIABLE = "SLURM_JOB_ID"
 
 @dataclass(frozen=True)
 class SlurmAllocation:
-    """A job of Slurm. Of a heterogeneous one its first component, on which the batch script runs."""
+    """A job of Slurm; for a heterogeneous one its first component, on which the batch script runs."""
 
     job_id: str
     nodes: str
@@ -43,7 +43,7 @@ class SlurmAllocation:
         """The script of a job runs on its first machine alone."""
 
     def why_told_to_end(self) -> EndCause:
-        from marin_rules.clusters.slurm.job_end import why_told_to_end  # Workers of steps do without it.
+        from marin_rules.clusters.slurm.job_end import why_told_to_end  # Workers of steps do not need it.
 
         return why_told_to_end(self.job_id, self.restarts)
 

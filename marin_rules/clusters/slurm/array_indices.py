@@ -1,6 +1,6 @@
 """The indices of an array's elements as Slurm writes them, `0-63,70`: pure.
 
-Its commands read and print such texts with a step (`1-9:2`) and with the throttle of the array behind it (`%8`), too.
+Its commands also read and print such texts with a step (`1-9:2`) and with the array's throttle (`%8`) at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 MOST_CHARACTERS = 4000
-"""sbatch takes 4,095 bytes of `--array`, the throttle included, however many elements a site allows."""
+"""sbatch accepts 4,095 bytes of `--array`, the throttle included, however many elements a site allows."""
 
 _PART = re.compile(r"(?P<first>[0-9]+)(?:-(?P<last>[0-9]+)(?::(?P<step>[1-9][0-9]*))?)?")
 
@@ -21,7 +21,7 @@ def indices_text(indices: Iterable[int]) -> str:
 
 
 def parse_indices(text: str) -> list[int]:
-    """All of them. Raises `ValueError` for what is no such text, or was cut."""
+    """All of them. Raises `ValueError` for a text that is not one, or was cut."""
     indices: list[int] = []
     for part in text.partition("%")[0].split(","):
         match = _PART.fullmatch(part)

@@ -1,4 +1,4 @@
-"""Looks at a Slurm cluster before the first run: its commands, its controller, and the queues of the cluster's file."""
+"""Checks a Slurm cluster before the first run: its commands, its controller, and the queues of the cluster's file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _queues(site: Site | None) -> Iterator[Queue]:
 
 
 def _options(queue: Queue) -> tuple[str, ...]:
-    """What sends a job there, for sbatch."""
+    """The options of sbatch that send a job there."""
     chosen = {
         "partition": queue.partition,
         "account": queue.account,
@@ -65,7 +65,7 @@ def _options(queue: Queue) -> tuple[str, ...]:
 
 
 def _check_queue(words: Sequence[str]) -> Check:
-    """Would Slurm take a small job with these options? Nothing is submitted."""
+    """Whether Slurm would accept a small job with these options. Nothing is submitted."""
     what = f"a job with {' '.join(words) or 'no options'}"
     command = f"sbatch --test-only {' '.join([*words, '--wrap=true'])}"
     try:

@@ -35,7 +35,7 @@ def _open_site(name: str | None) -> Site:
 def _check(name: str | None, prefix: str, wanted: Sequence[WantedMachines]) -> Iterable[Check]:
     from marin_rules.clusters.slurm.check import check_cluster  # For this alone.
 
-    # Whether its queues have machines for a step, planning itself says; how many there may be, nobody does.
+    # Planning itself says whether its queues have machines for a step; how many there may be is unknown.
     return check_cluster(name, prefix)
 
 

@@ -1,9 +1,9 @@
 """Runs Slurm's own commands: with a time limit, and with an error that says what to do when they fail.
 
-A controller that restarts, or that is busy, fails or hangs for a while. Whoever calls decides whether to try again.
+A controller that is restarting or busy fails or hangs for a while. The caller decides whether to try again.
 
-What people have set for their own lists (`SQUEUE_PARTITION`, `SCANCEL_STATE`) is kept from the commands: jobs that one
-of these variables hides would be taken for lost, and those that it protects for cancelled.
+What people have set for their own lists (`SQUEUE_PARTITION`, `SCANCEL_STATE`) is kept from the commands: jobs hidden by
+one of these variables would be taken for lost, and those protected by one for cancelled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 30.0
 """How long a command may take: Slurm itself gives up on a silent controller after ten seconds."""
 
 _FOR_PEOPLE = ("SACCT_", "SCANCEL_", "SCONTROL_", "SINFO_", "SQUEUE_")
-"""Begin variables that choose what a command is about, and how it says so."""
+"""The beginnings of variables that choose what a command shows, and how."""
 
 
 def has_slurm() -> bool:
@@ -36,7 +36,7 @@ def run_command(
     environment: Mapping[str, str] | None = None,
     ends_with_us: bool = False,
 ) -> str:
-    """What a command prints; bytes that are no UTF-8 come as replacement characters.
+    """The output of a command; bytes that are not UTF-8 become replacement characters.
 
     If it `ends_with_us`, a command that still waits for the controller when this process is killed is killed, too.
     """
@@ -46,7 +46,7 @@ def run_command(
     try:
         answer = subprocess.run(
             ending_with_us(program, words) if ends_with_us else [program, *words[1:]],
-            # Bytes: Slurm repeats what any of the user's other programs told it (comments, names), in any encoding.
+            # Bytes: Slurm repeats what the user's other programs passed to it (comments, names), in any encoding.
             input=None if stdin is None else os.fsencode(stdin),
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
@@ -88,5 +88,5 @@ def _message(text: str) -> str:
 
 
 def user_name() -> str:
-    """Whose jobs are ours, in the words of squeue and scancel."""
+    """Whose jobs are ours, as arguments of squeue and scancel."""
     return str(os.getuid())

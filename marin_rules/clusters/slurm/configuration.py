@@ -1,4 +1,4 @@
-"""How a Slurm cluster is set up, as its controller tells everybody: `scontrol show config`."""
+"""How a Slurm cluster is configured, as its controller tells everybody: `scontrol show config`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_configuration() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a cluster says of arrays of jobs, and of jobs that have ended."""
+    """What a cluster says about job arrays, and about jobs that have ended."""
 
     most_elements: int
     """The indices of an array's elements are below this (`MaxArraySize`); 0 where there are no arrays."""
@@ -29,7 +29,7 @@ class Limits:
     """How many elements an array may have (`max_array_tasks`)."""
 
     listed_seconds: float
-    """For how long, at least, a job is listed after its end (`MinJobAge`)."""
+    """How long, at least, a job is listed after its end (`MinJobAge`)."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Limits:
@@ -39,7 +39,7 @@ class Limits:
         return cls(
             most_elements,
             min(most_elements, int(most_tasks[1])) if most_tasks else most_elements,
-            math.inf if listed == 0 else listed or 0.0,  # Zero stands for ever; what is not told, for no time at all.
+            math.inf if listed == 0 else listed or 0.0,  # Zero means forever; an absent value means no time at all.
         )
 
 

@@ -1,8 +1,8 @@
-"""A cluster without a file: its partitions and GPUs, as Slurm tells them.
+"""A cluster without a file: its partitions and GPUs, as reported by Slurm.
 
-Enough to send steps to machines that have what they ask for. What Slurm cannot tell (which account to use, which of
-two A100 partitions has the larger memory) belongs into `config/clusters/<name>.yaml`; `marin-rules cluster discover`
-prints a first version of that file.
+Enough to send steps to machines that have what they ask for. What Slurm cannot say (which account to use, which of two
+A100 partitions has the larger memory) belongs in `config/clusters/<name>.yaml`; `marin-rules cluster discover` prints a
+first version of that file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from marin_rules.units import memory_text, minutes_text, parse_clock
 
 _GPU = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<count>[0-9]+)")
 _PLAIN_GPU = "GPU"
-"""What GPUs are called whose type Slurm does not tell."""
+"""The name for GPUs whose type Slurm does not report."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _larger(one: Queue | None, other: Queue) -> Queue:
 
 
 def _row(line: str) -> _Row | None:
-    """One kind of machine in one partition; None for a partition that takes no jobs."""
+    """One kind of machine in one partition; None for a partition that accepts no jobs."""
     partition, state, limit, memory, gres = line.split("|")
     if state != "up":
         return None

@@ -1,7 +1,7 @@
-"""Slurm's queue through slurm-drmaa, where sbatch and squeue may not be used.
+"""Slurm's queue through slurm-drmaa, for sites that do not allow sbatch and squeue.
 
-The library is asked for one job at a time, and only for jobs of this process: those of others are not found. It tells
-that a job failed and not why, so that no job counts as cancelled or interrupted unless its step says so.
+The library is asked for one job at a time, and only for jobs of this process: those of others are not found. It says
+that a job failed but not why, so no job counts as cancelled or interrupted unless its step says so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STATES = {
 """By the words of the Python package."""
 
 _SET_BY_SLURM = ("SLURM", "CUDA_VISIBLE", "GPU_DEVICE", "HIP_VISIBLE", "ROCR_VISIBLE", "ZE_AFFINITY", "TMPDIR")
-"""How variables begin that a job may have from Slurm itself."""
+"""The beginnings of variables that a job may get from Slurm itself."""
 
 _HELD = "on_hold"
 _UNKNOWN_JOB = "InvalidJobException"
@@ -108,7 +108,7 @@ class DrmaaQueue:
         with self._submitting:  # What the library sends along is the environment of this process.
             template = self._session.createJobTemplate()
             try:
-                # The library writes a line of bash: the command as it is, each argument between single quotes.
+                # The library writes a line of bash: the command unchanged, each argument in single quotes.
                 template.remoteCommand = "exec"
                 template.args = ["bash", self._write_script(request).replace("'", "'\\''")]
                 template.nativeSpecification = self._options(request)
@@ -139,7 +139,7 @@ class DrmaaQueue:
         return path
 
     def jobs(self) -> dict[str, ClusterJob]:
-        """None: the library tells only of jobs that it is asked for."""
+        """None: the library only reports on jobs that it is asked about."""
         return {}
 
     def look(self, ids: Sequence[str]) -> dict[str, ClusterJob]:
@@ -199,7 +199,7 @@ def _script(request: JobRequest) -> str:
         # Jobs of the library lack it, and srun of ranks needs it.
         f"export SLURM_CPUS_PER_TASK={request.resources.get('cpus_per_task') or 1}",
     ]
-    # The library sends all of our environment along, more than the job is to have.
+    # The library passes our whole environment on, more than the job should have.
     unwanted = {name for name in os.environ if name.isidentifier() and not name.startswith(_SET_BY_SLURM)}
     lines += [f"unset {name}" for name in sorted(unwanted - request.variables.keys())]
     return "\n".join([*lines, request.script, ""])
@@ -209,7 +209,7 @@ def _script(request: JobRequest) -> str:
 def _in_this_process(variables: Mapping[str, str]) -> Iterator[None]:
     """For the library, which sends the environment of this process along, whatever it is then.
 
-    Not through `os.environ`, which other threads read: what is meant for one job must not come to another.
+    Not through `os.environ`, which other threads read: what is meant for one job must not reach another.
     """
     changed = [name for name, value in variables.items() if os.environ.get(name) != value]
     try:

@@ -1,9 +1,9 @@
-"""A job from within: why Slurm has told it to end, and how it has itself queued again.
+"""A job from within: why Slurm has told it to end, and how it requeues itself.
 
-Slurm sends SIGTERM for every end alike, and calls the job COMPLETING whatever comes next. What tells the ends apart, as
-seen with 22.05: when Slurm has queued the job again (preemption, a node set down, `scontrol requeue`), it has counted
-the restart before it sends the signal; at the time limit it gives TimeLimit as the reason; a job that a person
-cancelled has neither.
+Slurm sends SIGTERM for every kind of end, and calls the job COMPLETING whatever comes next. What distinguishes them, as
+seen with 22.05: when Slurm has requeued the job (preemption, a node set down, `scontrol requeue`), it has counted the
+restart before it sends the signal; at the time limit it gives TimeLimit as the reason; a job that a person cancelled
+has neither.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TIME_LIMIT = "TimeLimit"
 
 
 def why_told_to_end(job_id: str, restarts: int) -> EndCause:
-    """Ask Slurm about a job that had been started again so often when it began."""
+    """Ask Slurm about a job that had been restarted this often when it began."""
     try:
         job = SlurmQueue().jobs().get(job_id)
     except ClusterError:
@@ -26,7 +26,7 @@ def why_told_to_end(job_id: str, restarts: int) -> EndCause:
 
 
 def cause_of(job: ClusterJob | None, restarts: int) -> EndCause:
-    """What Slurm's record of a job says about a signal that the job got: pure."""
+    """What Slurm's record of a job says about a signal that the job received: pure."""
     if job is None:
         return EndCause.UNKNOWN
     if job.restarts > restarts or job.state is JobState.WAITING:
@@ -39,5 +39,5 @@ def cause_of(job: ClusterJob | None, restarts: int) -> EndCause:
 
 
 def start_again(job_id: str) -> None:
-    """Have Slurm end a job of this user's and queue it again; it may be at its time limit already."""
+    """Make Slurm end a job of this user and requeue it; it may already be at its time limit."""
     run_command("scontrol", "requeue", job_id)

@@ -1,8 +1,7 @@
-"""Slurm's queue: sbatch takes jobs, squeue tells of them, and sacct of those that squeue has forgotten.
+"""Slurm's queue: sbatch accepts jobs, squeue reports on them, and sacct on those that squeue has forgotten.
 
-A job of ours carries its tag in its comment. So a run that was started anew finds the jobs of the one before it, and
-people can be shown steps instead of numbers. What waits in an array costs as little as one job, however many elements
-that are.
+A job of ours carries its tag in its comment. So a restarted run finds the jobs of the previous one, and people can be
+shown steps instead of numbers. What waits in an array costs as little as one job, however many elements that are.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class SlurmQueue:
         return submit(request)
 
     def jobs(self) -> dict[str, ClusterJob]:
-        with self._looking:  # Of two answers the later one has to be taken for the later one.
+        with self._looking:  # Of two answers, the later one must be recognised as later.
             jobs = read_squeue(_ask("squeue", *SQUEUE_OPTIONS, f"--user={user_name()}"))
             cancelled = self._waiting.cancelled_by(jobs, time.monotonic(), lambda: self._limits().listed_seconds)
             return {**cancelled, **jobs}
@@ -95,14 +94,14 @@ class SlurmQueue:
         """Nothing is open."""
 
     def _limits(self) -> Limits:
-        """Asked once: an administrator who changes them restarts the controller."""
+        """Requested once: an administrator who changes them restarts the controller."""
         if self._known_limits is None:
             self._known_limits = Limits.of(read_configuration())
         return self._known_limits
 
 
 def _forgotten(ids: Sequence[str]) -> Mapping[str, ClusterJob]:
-    """What the accounting knows of jobs that squeue has forgotten; nothing where there is no accounting."""
+    """What the accounting knows about jobs that squeue has forgotten; nothing if there is no accounting."""
     if not ids or shutil.which("sacct") is None:
         return {}
     numbers = dict.fromkeys(_split(number)[0] for number in ids)  # Of arrays, all elements: they may be thousands.
@@ -110,7 +109,7 @@ def _forgotten(ids: Sequence[str]) -> Mapping[str, ClusterJob]:
         found = read_sacct(_ask("sacct", *SACCT_OPTIONS, f"--jobs={','.join(numbers)}"))
     except ClusterError:
         return {}
-    # What only the accounting takes for alive was lost by a controller, and will never end.
+    # A job that only the accounting considers alive was lost by a controller, and will never end.
     return {number: found[number] for number in ids if number in found and not found[number].is_live}
 
 
@@ -119,7 +118,7 @@ def _ask(*words: str) -> str:
 
 
 def _in_few_words(ids: Iterable[str]) -> list[str]:
-    """Jobs for scancel, the elements of an array in one word: each word is a question to the controller."""
+    """Jobs for scancel, the elements of an array in one word: each word is a request to the controller."""
     elements: dict[str, list[int]] = {}
     words: dict[str, None] = {}
     for number in ids:

@@ -1,8 +1,7 @@
-"""What squeue and sacct print of jobs, and how it is read: pure.
+"""What squeue and sacct print about jobs, and how it is read: pure.
 
 Both print the elements of an array that have not begun in one line, with their indices (`123_[3-9,20%5]`), and all
-others one by one. Of an array of ours these are as many jobs; what other programs of the user have submitted is not
-taken apart.
+others one by one. In an array of ours each of these is a job; arrays of the user's other programs are not split up.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SQUEUE_FORMAT = f"{_FIELD_END},".join(f"{column}:0" for column in (*_COLUMNS, "C
 SQUEUE_OPTIONS = (
     "--noheader",
     "--states=all",
-    "--array-unique",  # Else elements that wait once more are among those that have not begun: without their restarts.
+    "--array-unique",  # Otherwise elements that wait again look like those that have not begun: without their restarts.
     f"--Format={SQUEUE_FORMAT}",
 )
 SACCT_OPTIONS = (
@@ -34,13 +33,13 @@ SACCT_OPTIONS = (
     "--format=JobID,JobIDRaw,State,Reason,NodeList,Elapsed,ExitCode",
 )
 WHOLE_LISTS = {"SLURM_BITSTR_LEN": "0"}
-"""The environment in which both print all indices of an array. They would leave out what goes beyond 64 characters."""
+"""The environment in which both print all indices of an array. They would leave out what exceeds 64 characters."""
 
 _NO_ARRAY = "N/A"
 
 
 def read_squeue(answer: str) -> dict[str, ClusterJob]:
-    """All jobs by their ids. Raises `BusyError` if it does not tell of all."""
+    """All jobs by their ids. Raises `BusyError` if it does not report all."""
     return {job.id: job for record in answer.split(_JOB_END)[:-1] for job in _from_squeue(record)}
 
 
@@ -49,7 +48,7 @@ def read_sacct(answer: str) -> dict[str, ClusterJob]:
 
 
 def _from_squeue(record: str) -> Iterator[ClusterJob]:
-    """The jobs in a line; none for what is no line: the rest of a comment that has our separators."""
+    """The jobs in a line; none for a false line: the rest of a comment that contains our separators."""
     values = [value.strip() for value in record.split(_FIELD_END, len(_COLUMNS))]
     if len(values) <= len(_COLUMNS) or not values[0].isdecimal():
         return
@@ -73,7 +72,7 @@ def _from_sacct(line: str) -> Iterator[ClusterJob]:
 
 
 def _facts(word: str, reason: str, nodes: str, elapsed: str, status: str) -> dict[str, Any]:
-    """What both tell in the same words, of all jobs that one line stands for."""
+    """What both report in the same form, for all jobs that one line stands for."""
     return {
         "state": state_of(word),
         "word": word,

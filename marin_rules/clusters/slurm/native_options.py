@@ -32,8 +32,8 @@ _UNSPEAKABLE = re.compile(r"[\s=]")
 
 
 def native_options(resources: Mapping[str, Any], *, threads: int, log: str, extra: str | None = None) -> str:
-    """One line for a job. `log` is where its output goes; `%j` stands for its id. `extra` wins over all else, and
-    `slurm_extra` of the resources over the other resources."""
+    """One line for a job. `log` is where its output goes; `%j` stands for its id. `extra` wins over everything else,
+    and `slurm_extra` of the resources over the other resources."""
     nodes = resources.get("nodes") or 1
     words = [
         _word("--nodes", nodes),
@@ -45,7 +45,7 @@ def native_options(resources: Mapping[str, Any], *, threads: int, log: str, extr
     if runtime := resources.get("runtime"):
         words.append(_word("--time", f"0:{runtime}"))  # More than 59 minutes are fine.
     if gres := resources.get("gres"):
-        # Given to Slurm as it stands, where sbatch would have put the kind of resource before it.
+        # Passed to Slurm unchanged, where sbatch would have prefixed the kind of resource.
         words.append(_word("--gres", ",".join(f"gres:{item}" for item in str(gres).split(","))))
     words += ["--requeue", _word("--output", log)]
     for more in (str(resources.get("slurm_extra") or "").split(), (extra or "").split()):
@@ -54,8 +54,8 @@ def native_options(resources: Mapping[str, Any], *, threads: int, log: str, extr
 
 
 def _without(words: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The words that say nothing of what `more` speaks of. Of two that do, the library takes the one or the other: of
-    `--mem`, the larger."""
+    """The options that `more` does not also set. If both are given, the library picks one of them: of `--mem`, the
+    larger."""
     spoken_of = {_subject(word) for word in more}
     return [word for word in words if _subject(word) not in spoken_of]
 

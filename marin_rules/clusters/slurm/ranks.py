@@ -17,13 +17,13 @@ _LABEL = re.compile(rb" *([0-9]+): ?")
 """What `srun --label` puts before a line."""
 
 _FAILED = re.compile(rb"srun: error: (\S+: tasks? [0-9,-]+: .+)")
-"""What srun says of a task that has failed. Its own exit code is the highest of all, also of those it has ended."""
+"""What srun says about a failed task. Its own exit code is the highest of all, including those that it has ended."""
 
 _AS_RANK = (
     f"export {variable_of('rank')}=$SLURM_PROCID"
     f' {variable_of("local_rank")}=$SLURM_LOCALID {variable_of("local_count")}=1; exec "$@"'
 )
-"""What each task does first: say in our own words which one it is."""
+"""What each task does first: say in our own terms which one it is."""
 
 _ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
 
@@ -38,7 +38,8 @@ class SlurmRanks:
     """Cores of each rank; None for as many as Slurm gives a task."""
 
     def _first_host(self) -> str:
-        """The first machine, where srun puts rank 0: its name or, if nobody knows that, where Slurm itself finds it."""
+        """The first machine, where srun puts rank 0: its name or, if that does not resolve, where Slurm itself finds
+        it."""
         node = first_node(self.nodes)
         try:
             socket.getaddrinfo(node, None)
@@ -74,7 +75,7 @@ class SlurmRanks:
         """The machines are the job's."""
 
     def srun(self) -> list[str]:
-        """The command that starts ranks of a program; said in full, for a job may come with other defaults."""
+        """The command that starts ranks of a program; explicit, because a job may come with other defaults."""
         words = ["srun", f"--nodes={self.count}", f"--ntasks={self.count}", "--ntasks-per-node=1"]
         if self.cpus is not None:
             words.append(f"--cpus-per-task={self.cpus}")
@@ -88,7 +89,7 @@ def first_node(nodes: str) -> str:
 
 
 def _node_address(node: str) -> str:
-    """Where Slurm itself reaches a machine; its name if Slurm does not tell."""
+    """Where Slurm itself reaches a machine; its name if Slurm does not say."""
     try:
         found = _ADDRESS.search(run_command("scontrol", "--oneliner", "show", "node", node))
     except MarinRulesError:

@@ -1,7 +1,7 @@
-"""Why a job waits that may wait for ever, and what a person can do: pure, by the reason that squeue shows.
+"""Why a job that may wait forever is waiting, and what a person can do: pure, by the reason that squeue shows.
 
-A job that waits for its turn or for machines (Priority, Resources) is as it should be, and nothing is said about it;
-nor about reasons that are new to us.
+A job that waits for its turn or for machines (Priority, Resources) is fine, and nothing is said about it; nor about
+unknown reasons.
 """
 
 from __future__ import annotations

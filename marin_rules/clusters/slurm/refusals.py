@@ -1,9 +1,9 @@
-"""What an error of Slurm's commands says about another try: pure, by Slurm's own words.
+"""Whether an error of Slurm's commands is worth a retry: pure, by Slurm's own messages.
 
-Four kinds. Slurm is busy or restarts, and may have done what it was asked for; or it has as many of the user's jobs as
-it takes, and has not: both pass, however long it takes. The request itself is wrong: the same words will be refused
-tomorrow. Anything else (a clock that is off, a full spool, an error of a site's own filter) may be either; it is worth
-another try for some time, and then a person must see it.
+Four kinds. Slurm is busy or restarting, and may have done what it was asked to do; or it has as many of the user's jobs
+as it accepts, and has not: both pass, however long it takes. The request itself is wrong: the same words will be
+refused tomorrow. Anything else (a clock that is off, a full spool, an error in a site's own filter) may be either; it
+is retried for some time, and then a person must see it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 
 class Refusal(Enum):
-    """Whether the same command may do better later."""
+    """Whether the same command may succeed later."""
 
     PASSING = auto()
     FULL = auto()

@@ -1,8 +1,8 @@
-"""A Slurm cluster in the words of its users: which partition, account and GPUs a step's machines are.
+"""A Slurm cluster in the terms of its users: which partition, account and GPUs a step's machines are.
 
 Converted from the `slurm:` block of `config/clusters/<name>.yaml`, whose keys `config/cluster.schema.yaml` checks, or
-asked of Slurm itself (see `discovery`). A request that the cluster cannot serve is refused with what it has, before
-anything is submitted.
+obtained from Slurm itself (see `discovery`). A request that the cluster cannot serve is refused with what it has,
+before anything is submitted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Queue:
     """Time limit of a job in minutes, at its first attempt."""
 
     max_runtime: int | None = None
-    """The longest time limit that the partition takes, in minutes."""
+    """The longest time limit that the partition accepts, in minutes."""
 
     max_memory_mb: int | None = None
     """The most memory that one of its machines has."""
@@ -50,12 +50,12 @@ class Queue:
     """GPUs of one machine."""
 
     preemptible: Queue | None = None
-    """Where jobs go that may be taken away, if not here."""
+    """Where preemptible jobs go, if not here."""
 
 
 @dataclass(frozen=True)
 class DriverQueue:
-    """Where drivers go that are jobs themselves, and what they get."""
+    """Where drivers that are jobs go, and what they get."""
 
     queue: Queue = field(default_factory=Queue)
     cores: int = 1
@@ -81,7 +81,7 @@ class Site:
     """Where Python environments of steps are kept: a folder that all nodes see."""
 
     trust: tuple[str, ...] = ()
-    """Whose environments are used there beside one's own: users, and groups as `@name`."""
+    """Whose environments are used there besides one's own: users, and groups as `@name`."""
 
     def queue_for(self, request: MachineRequest, step: str) -> Queue:
         """Where the jobs of a step go; `SettingsError` if the cluster has no such machines."""
@@ -177,12 +177,12 @@ def _partition(queue: Queue) -> str:
 
 
 def read_site(name: str) -> Site | None:
-    """The Slurm cluster of this name; None if its file says nothing of Slurm."""
+    """The Slurm cluster of this name; None if its file does not mention Slurm."""
     block = read_block(find_cluster_file(name), "slurm")
     if not block:
         return None
     cpu = _queue(block, Queue())
-    # Partitions, constraints and memory are those of other machines; the rest holds for all jobs of a user.
+    # Partitions, constraints and memory belong to other machines; the rest applies to all jobs of a user.
     base = replace(cpu, partition=None, constraint=None, max_memory_mb=None, preemptible=None)
     return Site(
         name=name,
@@ -195,7 +195,7 @@ def read_site(name: str) -> Site | None:
 
 
 def _drivers(given: Mapping[str, Any] | None, base: Queue) -> DriverQueue | None:
-    """Where drivers go. Another partition has other limits than `base`; a driver may stay as long as it lets it."""
+    """Where drivers go. A different partition has other limits than `base`; a driver may stay as long as it allows."""
     if not given:
         return None
     base = base if given.get("partition") is None else replace(base, max_runtime=None, constraint=None)
@@ -224,7 +224,7 @@ _READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _queue(given: Mapping[str, Any], base: Queue) -> Queue:
-    """What is given, and for the rest what holds for all."""
+    """What is given, and for the rest what applies to all."""
     fields = {field: read(given[key]) for key, (field, read) in _READ.items() if given.get(key) is not None}
     queue = replace(base, **fields)
     inner = given.get("preemptible")

@@ -12,7 +12,7 @@ _STATES = {
     "REQUEUE_FED": JobState.WAITING,
     "REQUEUE_HOLD": JobState.WAITING,
     "RESV_DEL_HOLD": JobState.WAITING,
-    "SPECIAL_EXIT": JobState.WAITING,  # Queued again by a site's own rule, and held.
+    "SPECIAL_EXIT": JobState.WAITING,  # Requeued by a site's own rule, and held.
     "EXPEDITING": JobState.WAITING,
     "RUNNING": JobState.RUNNING,
     "RESIZING": JobState.RUNNING,
@@ -38,5 +38,5 @@ _STATES = {
 
 
 def state_of(word: str) -> JobState:
-    """What Slurm's word says. One that is new to us is no end."""
+    """The meaning of Slurm's word. An unknown word is not an end."""
     return _STATES.get(word, JobState.WAITING)

@@ -1,7 +1,7 @@
 """The sbatch command of a job, or of an array of them.
 
-The worker of a step takes the place of the batch script's shell. So Slurm's signals reach it (a shell in between would
-sit on them until its child has ended), and when it ends, the job ends.
+The worker of a step replaces the batch script's shell. So Slurm's signals reach it (a shell in between would hold them
+back until its child has ended), and when it ends, the job ends.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _SETTINGS = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CONF_SERVER")
 """Variables that tell Slurm's commands which cluster is meant."""
 
 _NOT_FOR_STEPS = ("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_WAIT")
-"""Settings of sbatch's that we leave out: with them a job would be several, or print its errors where nobody looks for
+"""Settings of sbatch that we leave out: with them a job would be several, or print its errors where nobody looks for
 them, or its number would not be known before its end."""
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Of a job that is given none: Slurm's daemons add none of their own."""
+"""The PATH of a job that is given none: Slurm's daemons add none of their own."""
 
 
 def submit(request: JobRequest) -> str:
-    """Hand a job or array to Slurm; returns its id. It is given its variables, which are written down nowhere else."""
+    """Hand a job or array to Slurm; returns its id. It gets its variables, which are stored nowhere else."""
     with contextlib.suppress(PermissionError):  # It may be a folder of its nodes, which this machine need not have.
         os.makedirs(os.path.dirname(request.log), exist_ok=True)
     answer = run_command(
@@ -56,7 +56,7 @@ def submit(request: JobRequest) -> str:
         stdin=batch_script(request),
         environment=sbatch_environment(request.variables, os.environ),
         timeout=_SUBMISSION_SECONDS,
-        ends_with_us=True,  # Else it would submit a job of a dead driver, beside the one of the driver after it.
+        ends_with_us=True,  # Otherwise it would submit a job of a dead driver, in addition to the one of its successor.
     )
     # Some sites print a greeting first; a cluster's name may follow the number.
     number = (answer.strip().splitlines() or [""])[-1].split(";")[0].strip()
@@ -72,7 +72,7 @@ def sbatch_words(request: JobRequest) -> list[str]:
         "--parsable",
         f"--job-name={request.name}",
         f"--output={log_pattern(request.log, is_array=request.elements is not None)}",
-        "--open-mode=append",  # A requeued job goes on in the same file.
+        "--open-mode=append",  # A requeued job continues in the same file.
         f"--chdir={request.folder}",
         "--export=ALL",
         "--requeue" if request.requeue else "--no-requeue",
@@ -81,7 +81,7 @@ def sbatch_words(request: JobRequest) -> list[str]:
     if request.elements is not None:
         throttle = "" if request.at_once is None else f"%{request.at_once}"
         words.append(f"--array={indices_text(request.elements)}{throttle}")
-    if request.warning_seconds is not None:  # To the process of the script alone, which knows what to do about it.
+    if request.warning_seconds is not None:  # Only to the process of the script, which knows how to handle it.
         words.append(f"--signal=B:USR1@{request.warning_seconds}")
     comments, extra = _comments_in(shlex.split(resources.get("slurm_extra") or ""))
     if request.tag is not None:
@@ -103,7 +103,7 @@ def sbatch_words(request: JobRequest) -> list[str]:
 
 
 def _comments_in(options: Iterable[str]) -> tuple[list[str], list[str]]:
-    """What options of sbatch have to say as a comment, and the other options. Of two comments sbatch takes the last."""
+    """The comment among options of sbatch, and the other options. Of two comments sbatch uses the last."""
     comments: list[str] = []
     others: list[str] = []
     words = iter(options)
@@ -119,8 +119,8 @@ def _comments_in(options: Iterable[str]) -> tuple[list[str], list[str]]:
 def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     """What sbatch runs with, all of which its job gets: the variables of the job, and sbatch's own settings.
 
-    That is how a job gets values: the one way that shows them to nobody. With `--export=NONE` it would get none, and
-    Slurm would start a login shell on the node in search of others, for seconds before each job.
+    That is how a job gets values: the only way that shows them to nobody. With `--export=NONE` it would get none, and
+    Slurm would start a login shell on the node to find others, which takes seconds before each job.
     """
     settings = {
         name: ours[name]
@@ -141,7 +141,7 @@ def tasks(resources: Mapping[str, Any]) -> list[str]:
 
 
 def log_pattern(log: str, *, is_array: bool = False) -> str:
-    """The name of a log in Slurm's own words; `%j` of an element would be a number that only Slurm knows it by."""
+    """The name of a log in Slurm's syntax; for an element, `%j` would be a number that only Slurm knows."""
     return log.replace("%", "%%").replace(JOB, "%A_%a" if is_array else "%j")
 
 

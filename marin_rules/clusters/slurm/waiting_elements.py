@@ -1,7 +1,7 @@
 """Which elements of arrays a person has cancelled before they began.
 
 Slurm forgets such an element at once: squeue lists it no more, and sacct never hears of it. One that did begin has a
-line of its own, also for some time after its end (`MinJobAge`). So an element that was waiting in one answer of squeue
+line of its own, even for some time after its end (`MinJobAge`). So an element that was waiting in one answer of squeue
 and is not in the next, which came within that time and has other parts of its array, was cancelled.
 """
 
@@ -14,7 +14,7 @@ from marin_rules.clusters.protocol import ClusterJob, JobState
 
 
 class WaitingElements:
-    """Remembers one answer of squeue until the next. Not for several threads."""
+    """Remembers one answer of squeue until the next. Not thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: Mapping[str, ClusterJob] = {}
@@ -24,7 +24,7 @@ class WaitingElements:
     def cancelled_by(
         self, jobs: Mapping[str, ClusterJob], now: float, listed_seconds: Callable[[], float]
     ) -> Mapping[str, ClusterJob]:
-        """All that were cancelled before they began, as far as the answers up to this one tell.
+        """All that were cancelled before they began, as far as the answers up to this one show.
 
         `listed_seconds` is asked only if an element is missing. If it raises, nothing is remembered of this answer.
         """
