@@ -1,6 +1,6 @@
 """`python -m marin_rules.engine --plan PLAN`: run a frozen plan with Snakemake, in this process.
 
-The door behind `executor_main` and `Executor.run`. The project's default profile applies, as for `snakemake` itself.
+The program behind `executor_main` and `Executor.run`. The project's default profile applies, as for `snakemake` itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> NoReturn:
     if options.cores:
         arguments += ["--cores", str(options.cores), "--local-cores", str(options.cores)]
     elif options.jobs and options.jobs > available_cpu_count():
-        # Each step takes a core at least: for more steps than cores there have to seem to be as many.
+        # Each step takes at least one core: to run more steps than cores, there must seem to be that many.
         arguments += ["--cores", str(options.jobs)]
     sys.argv[0] = "snakemake"
     snakemake(arguments)

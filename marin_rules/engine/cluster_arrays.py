@@ -1,8 +1,8 @@
-"""Array steps on a cluster: their tasks are elements of job arrays, each with a history and a fate of its own.
+"""Array steps on a cluster: their tasks are elements of job arrays, each with a history and an outcome of its own.
 
-- `ArrayTakeUp` brings the tasks that are not done into the queue, once, or finds elements that are there already.
+- `ArrayTakeUp` puts the tasks that are not done into the queue, once, or finds elements that are already there.
 - `ArrayWatch` looks at the elements and decides about each with `clusters.policy`, as about any job. Tasks that have to
-  be submitted again are, together; the step is over when none is left.
+  be submitted again are submitted together; the step is over when none is left.
 
 Only tasks without a good record are ever submitted. While the tasks run nobody holds the step's lease: see
 `worker.array_step`. A task that somebody else has, on another cluster, is waited for here and not on a machine.
@@ -50,7 +50,7 @@ _PROGRESS_SECONDS = 5.0
 """How often people are told how far a step is."""
 
 _LEASES_IN_A_LOOK = 50
-"""At how many tasks of others we look at a time: each is a question to the store."""
+"""How many tasks of others we look at at a time: each is a request to the store."""
 
 
 class ArrayTakeUp:
@@ -76,7 +76,8 @@ class ArrayTakeUp:
         self._most_interruptions = most_interruptions
 
     def find(self, array: ArrayTrack, step: FrozenStep, jobs: Iterable[ClusterJob]) -> ClusterJob | None:
-        """See which tasks are done, and who is at the others; returns a job that belongs to another run, if any.
+        """See which tasks are done, and who is working on the others; returns a job that belongs to another run, if
+        any.
 
         `jobs` are all that the queue has.
         """
@@ -115,7 +116,7 @@ class ArrayTakeUp:
         request_for: Callable[[JobTag, Sequence[int]], JobRequest],
         require_turn: Callable[[], None],
     ) -> bool:
-        """Submit jobs for all tasks that nobody is at; False if the run was cancelled meanwhile."""
+        """Submit jobs for all tasks that nobody is working on; False if the run was cancelled meanwhile."""
         assert step.tasks is not None
         left = array.left(step.tasks)
         for tasks in self._queue.deal(left) if left else ():
@@ -161,7 +162,7 @@ class ArrayTakeUp:
 
 
 class Progress(Enum):
-    """What is to be done about an array step after a look at its tasks."""
+    """What to do about an array step after a look at its tasks."""
 
     WAIT = "wait"
     SUBMIT = "submit"
@@ -172,7 +173,7 @@ class Progress(Enum):
 
 
 class Explain(Protocol):
-    """Says more of a job that left no word: where its own output is."""
+    """Says more about a job that left no record: where its own output is."""
 
     def __call__(self, job: ClusterJob | Absence, log: str | None) -> str: ...
 
@@ -213,7 +214,7 @@ class ArrayWatch:
         return Progress.FAILURE if array.failed else Progress.SUCCESS
 
     def end(self, array: ArrayTrack, step: FrozenStep, status: Status) -> bool:
-        """Write down what came of the step, if nobody else has; False if somebody else has it right now."""
+        """Record the outcome of the step, if nobody else has; False if somebody else holds it right now."""
         assert step.tasks is not None
         if status is Status.SUCCESS:
             conclusion = done(array.done)
@@ -253,7 +254,7 @@ class ArrayWatch:
                     self._fail(array, step, task, decision, records.get(task), job)
 
     def _pass_on(self, array: ArrayTrack, step: FrozenStep, job: ClusterJob | Absence, notices: Iterable[str]) -> None:
-        """Tell what happened to tasks; of the many that start, only that the first one has."""
+        """Report what happened to tasks; of the many that start, only the first."""
         if isinstance(job, ClusterJob) and job.state is JobState.RUNNING and not array.is_started:
             array.is_started = True
             self._notices.tell(f"start  {step.name} on {job.nodes}")
@@ -285,7 +286,7 @@ class ArrayWatch:
         self._notices.tell(f"failed {step.name}: task {task}: {array.failed[task]}")
 
     def _look_at_others(self, array: ArrayTrack, step: FrozenStep) -> None:
-        """Tasks that somebody else had, and has no more: done, or to be submitted."""
+        """Tasks that somebody else no longer has: done, or to be submitted."""
         for task, lease in list(array.elsewhere.items())[:_LEASES_IN_A_LOOK]:
             del array.elsewhere[task]
             if not is_free(lease):
@@ -296,7 +297,7 @@ class ArrayWatch:
                 array.done[task] = record
 
     def _give_up(self, array: ArrayTrack, step: FrozenStep) -> bool:
-        """End the jobs of tasks that would fail like all before them; False if nothing is left to be ended."""
+        """End the jobs of tasks that would fail like all before them; False if there is nothing left to end."""
         if not array.jobs:
             return bool(array.left(step.tasks or 0))
         self._notices.tell(f"giving up on {step.name}: {len(array.failed)} tasks failed, and none was done")
@@ -318,7 +319,7 @@ class ArrayWatch:
 
 
 def _is_as_before(job: ClusterJob, history: History) -> bool:
-    """Whether nothing has happened to a job since the last look; of thousands, little has to most."""
+    """Whether nothing has happened to a job since the last look, as with most of thousands."""
     return job.is_live and job.state is history.state and job.restarts == history.restarts
 
 

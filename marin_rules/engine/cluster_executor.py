@@ -1,13 +1,13 @@
 """Jobs on a cluster: the one executor behind `--executor marin-slurm` and `--executor marin-drmaa`.
 
-Which cluster it is, the settings say; this file knows only the protocol of all clusters. What it is made of:
+The settings say which cluster it is; this file knows only the protocol of all clusters. Its parts:
 
-- `cluster_takeup` brings a job into the queue, once, or finds one that is there already;
+- `cluster_takeup` puts a job into the queue, once, or finds one that is already there;
 - `cluster_watch` looks at the jobs, and does what `clusters.policy` decides;
 - here is what Snakemake wants: its calls, in its threads.
 
 The job of a step runs the step's worker itself. Groups of steps and hand-written rules have jobs that start Snakemake.
-The queue is looked at twice a second at first, then more and more seldom.
+The queue is checked twice a second at first, then less and less often.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from marin_rules.worker.command import element_arguments
 
 _FIRST_PAUSE_SECONDS = 0.5
 _PAUSE_GROWTH = 1.3
-"""Between two looks at the queue: short while something happens, then longer, up to Snakemake's own setting."""
+"""The pause between two looks at the queue: short while something happens, then longer, up to Snakemake's setting."""
 
 _GLANCE_SECONDS = 0.2
 """The end of a run does not wait for the next look at its jobs."""
@@ -57,7 +57,7 @@ class ClusterExecutor(RemoteExecutor):
     """Submits jobs, and watches over them."""
 
     def __init__(self, workflow: Any, logger: Any) -> None:
-        # All that the watch needs: the thread that watches is started by what we inherit from.
+        # Everything that the watch needs: the base class starts the thread that watches.
         self._in_process = plan_in_process.current()
         self._settings: ClusterSettings = workflow.executor_settings
         self._clock = Clock()
@@ -109,12 +109,12 @@ class ClusterExecutor(RemoteExecutor):
             self._submitters.submit(self.run_job, job)
 
     def run_job(self, job: Any) -> None:
-        """In a thread that nobody looks at: whatever goes wrong has to be told here."""
+        """In a thread that nobody looks at: anything that goes wrong has to be reported here."""
         try:
             info = self._take_up(job, self._track(job))
         except Exception as error:
             if isinstance(error, (ClusterError, SettingsError)):
-                _make_last_attempt(job)  # Another one would be refused in the same words.
+                _make_last_attempt(job)  # Another one would be refused in the same way.
             reason = f"could not be submitted: {error}"
             self._in_main_thread(self.report_job_error, SubmittedJobInfo(job), reason)
             return
@@ -190,7 +190,7 @@ class ClusterExecutor(RemoteExecutor):
         return {} if site is None else price_variables(site.price(resources))
 
     def _resources(self, job: Any, step: FrozenStep | None) -> dict[str, Any]:
-        """What a job asks for; where a hand-written rule says nothing, what the settings and the cluster's file say."""
+        """What a job asks for; if a hand-written rule says nothing, what the settings and the cluster's file say."""
         site = self._in_process.site
         found: dict[str, Any] = {"cpus_per_task": job.threads}
         if site is not None and (step is None or step.rule is not None):
@@ -206,7 +206,7 @@ class ClusterExecutor(RemoteExecutor):
         return getattr(self._formatting, "cores", "all")
 
     def get_python_executable(self) -> str:
-        """Not with the working directory on its path, for files there are the user's."""
+        """Without the working directory on its path, because files there are the user's."""
         return f"{super().get_python_executable()} -P"  # type: ignore[no-untyped-call]
 
     # -- watching --------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class ClusterExecutor(RemoteExecutor):
     # -- the end ---------------------------------------------------------------------------------------------
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
-        """End all that this run has submitted, also what is being looked at or submitted in this moment."""
+        """End everything that this run has submitted, including jobs being looked at or submitted at this moment."""
         ids = sorted(self._ours.close())
         queue = self._queue
         if INTERRUPTS.leaves_jobs:
@@ -280,5 +280,5 @@ class ClusterExecutor(RemoteExecutor):
 
 
 def _make_last_attempt(job: Any) -> None:
-    """Let Snakemake not try again, whatever the number of retries."""
+    """Keep Snakemake from trying again, whatever the number of retries."""
     job.attempt = job.restart_times + 1

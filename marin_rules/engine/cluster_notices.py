@@ -1,4 +1,4 @@
-"""What a run says about its jobs on a cluster: a line for each event, and nothing twice that need not be."""
+"""What a run says about its jobs on a cluster: a line for each event, without needless repetition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Notices:
             self.tell(f"waits  {name}: {job.cluster} job {job.id} has {job.reason}{f': {advice}' if is_new else ''}")
 
     def forget_wait(self, job: ClusterJob) -> None:
-        """A job that runs may wait again, which is then news."""
+        """A running job may wait again, which is then worth reporting."""
         self._told.discard(f"job {job.id}")
 
     def _is_new(self, text: str) -> bool:

@@ -25,7 +25,7 @@ common_settings = CommonSettings(
 
 
 def option(help: str) -> dict[str, Any]:
-    """What Snakemake wants to know of an option."""
+    """What Snakemake needs to know about an option."""
     return {"help": help, "env_var": False, "required": False}
 
 
@@ -91,5 +91,5 @@ class ClusterSettings(ExecutorSettingsBase):
         return tuple(node for text in self.exclude_failed_nodes.split(",") if (node := text.strip()))
 
     def job_resources(self) -> Mapping[str, Any]:
-        """What every job asks for that does not say otherwise."""
+        """What every job asks for by default."""
         return {}

@@ -1,9 +1,9 @@
-"""Brings the job of a step into a cluster's queue: once, though several drivers may want it.
+"""Puts the job of a step into a cluster's queue: once, although several drivers may want it.
 
-A job for the same step that is there already, from a driver that was killed, is taken up instead of submitting another
-one. A step that is active elsewhere is waited for here, not on a machine of the cluster. Only one driver at a time
-looks for a step's job and submits one, so that two of them submit it once. The cluster may be silent for a while, or
-refuse a job for reasons that pass: nothing is concluded from that at once.
+An existing job for the same step, from a driver that was killed, is taken over instead of submitting another one. A
+step that is active elsewhere is waited for here, not on a machine of the cluster. Only one driver at a time looks for a
+step's job and submits one, so that two of them submit it once. The cluster may be silent for a while, or refuse a job
+for passing reasons: neither leads to an immediate conclusion.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from marin_rules.urls import is_url
 from marin_rules.worker.array_step import Begun, begin_array
 
 _ENDING_SECONDS = 1.0
-"""Between two looks at a job that is about to end, or to be queued again."""
+"""The pause between two looks at a job that is about to end, or to be requeued."""
 
 LOG = "cluster_log"
 """Where the log of a job is that can be read here, among what Snakemake carries along with it."""
@@ -103,12 +103,12 @@ class TakeUp:
             except FullError as error:
                 return self._wait_for_room(error, job, track)
             except BusyError as error:
-                # A submission that got no answer may have been made: the next look at the queue finds it.
+                # A submission without an answer may have been accepted: the next look at the queue finds it.
                 self._notices.tell(f"wait   {track.name}: {error}; will try again")
                 tries += 1
                 self._clock.wait(self._ours.closed, pause_seconds(tries))
             except LeaseLostError:
-                continue  # We were held up for so long that another driver may have had its turn.
+                continue  # We were delayed for so long that another driver may have had its turn.
             except RefusedError:
                 raise
             except ClusterError as error:
@@ -118,7 +118,7 @@ class TakeUp:
         return None
 
     def _try(self, job: Any, track: Track) -> SubmittedJobInfo | None:
-        """One try; None if the run has ended."""
+        """One attempt; None if the run has ended."""
         step = track.step
         if step is None:
             info = self._submit(job, track, None)
@@ -144,7 +144,7 @@ class TakeUp:
         found = next(iter(live_jobs_of(tag, jobs)), None)
         track.may_be_queued = False
         if found is not None and found.state is JobState.ENDING:
-            # Not waited for here: on a dead node that may take hours, and other jobs are to be submitted.
+            # Not waited for here: on a dead node that may take hours, and other jobs need submitting.
             track.not_before = self._clock.now() + _ENDING_SECONDS
             return _unsubmitted(job)
         if found is not None:
@@ -158,7 +158,7 @@ class TakeUp:
         lease.release()
         if step.index not in self._plan.forced and status_of(step) is Status.SUCCESS:
             track.history = track.history.of_next_job("")
-            return _unsubmitted(job)  # Another driver's job has done it meanwhile, as the next look tells.
+            return _unsubmitted(job)  # Another driver's job has done it meanwhile, as the next look will show.
         require_turn()
         return self._submit(job, track, tag)
 
@@ -171,12 +171,12 @@ class TakeUp:
         jobs: Iterable[ClusterJob],
         require_turn: Callable[[], None],
     ) -> SubmittedJobInfo | None:
-        """Bring all tasks into the queue that nobody is at; None if the run has ended."""
+        """Put all tasks that nobody is working on into the queue; None if the run has ended."""
         track.may_be_queued = False
         begun = begin_array(self._plan, step)
         if begun is None:
             track.history = track.history.of_next_job("")
-            return _unsubmitted(job)  # Somebody has done it meanwhile, as the next look tells.
+            return _unsubmitted(job)  # Another driver has done it meanwhile, as the next look will show.
         if not isinstance(begun, Begun):
             track.lease = open_lease(step.output_path, Owner.current())
             self._notices.tell(f"wait   {step.name}: held by {describe(begun, time.time())}")
@@ -208,7 +208,7 @@ class TakeUp:
         return self._info(job, track, number)
 
     def _end_unanswered(self, track: Track, step: FrozenStep) -> None:
-        """The run was cancelled before it was known whether the step's job had been taken: look for it once."""
+        """The run was cancelled before it was known whether the step's job had been accepted: look for it once."""
         tag = self._tag(step)
         try:
             found = live_jobs_of(tag, self._queue.jobs().values())
@@ -231,13 +231,13 @@ class TakeUp:
         return JobTag.of(run.id, step.key, run.absolute(step.output_path))
 
     def _is_ours(self, tag: JobTag) -> bool:
-        """Whether a job that was found is to be ended along with this run."""
+        """Whether a job that was found should end along with this run."""
         run = find_run(tag.run)
         gone = None if run is None else run.driver_is_gone
         return is_ours_to_cancel(tag.run, self._plan.run.id, gone)
 
     def _adopt(self, job: Any, track: Track, found: ClusterJob) -> SubmittedJobInfo:
-        """Go on with a job that another driver has submitted; it becomes ours if that driver is surely gone."""
+        """Continue with a job that another driver has submitted; it becomes ours if that driver is certainly gone."""
         assert found.tag is not None
         is_ours = self._is_ours(found.tag)
         if is_ours:
@@ -251,7 +251,7 @@ class TakeUp:
         return self._info(job, track, found.id)
 
     def _wait_after(self, error: ClusterError, job: Any, track: Track) -> SubmittedJobInfo:
-        """Try again in a while what was refused for a reason that may pass; raises when patience is at an end."""
+        """Retry later what was refused for a reason that may pass; raises when patience runs out."""
         patience = self._patience
         refusals = Refusals.after(track.refusals, self._clock.now(), patience)
         if refusals is None:
@@ -261,7 +261,7 @@ class TakeUp:
         return _unsubmitted(job)
 
     def _wait_for_room(self, error: FullError, job: Any, track: Track) -> SubmittedJobInfo:
-        """Try again in a while, for as long as it takes. Not in this thread: there may be room for other jobs."""
+        """Retry later, for as long as it takes. Not in this thread: there may be room for other jobs."""
         track.may_be_queued = False
         track.refusals = Refusals.without_end(track.refusals, self._clock.now())
         track.not_before = track.refusals.not_before

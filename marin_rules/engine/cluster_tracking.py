@@ -1,4 +1,4 @@
-"""What the executor remembers of the jobs that it has sent to a cluster, and which of them are its own."""
+"""What the executor remembers about the jobs that it has sent to a cluster, and which of them are its own."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from marin_rules.storage.leases.lease import Lease
 
 @dataclass
 class ArrayTrack:
-    """How it stands with the tasks of a step in this run."""
+    """The state of a step's tasks in this run."""
 
     round: int
     jobs: dict[int, str] = field(default_factory=dict)
     """Tasks that have a job of the cluster -> its id."""
 
     elsewhere: dict[int, Lease] = field(default_factory=dict)
-    """Tasks that somebody has who is no job that we know -> their leases."""
+    """Tasks held by something other than a job that we know -> their leases."""
 
     histories: dict[int, History] = field(default_factory=dict)
     done: dict[int, TaskRecord] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class ArrayTrack:
     """Tasks that no further job is submitted for -> why."""
 
     may_retry: bool = True
-    """False once a task has failed in a way that no further attempt would mend: somebody cancelled it."""
+    """False once a task has failed in a way that no further attempt would fix: somebody cancelled it."""
 
     arrays: set[str] = field(default_factory=set)
     """The job arrays that are this run's to cancel."""
@@ -45,14 +45,14 @@ class ArrayTrack:
     is_started: bool = False
 
     def left(self, tasks: int) -> list[int]:
-        """Tasks that nobody is at, and that have to be done."""
+        """Tasks that have to be done, and that nobody is working on."""
         taken = (self.jobs, self.elsewhere, self.done, self.failed)
         return [task for task in range(tasks) if not any(task in group for group in taken)]
 
 
 @dataclass
 class Track:
-    """How it stands with one of Snakemake's jobs in this run."""
+    """The state of one of Snakemake's jobs in this run."""
 
     step: FrozenStep | None
     """None for a group of jobs, which has no status of its own."""
@@ -65,19 +65,19 @@ class Track:
     """Watches another driver that is about to submit the step's job."""
 
     refusals: Refusals | None = None
-    """The cluster does not take its job, and it is not known whether it ever will."""
+    """The cluster does not accept its job, and it is not known whether it ever will."""
 
     not_before: float | None = None
     """When to try to submit its job, by the executor's clock; None once it has one, or waits for something else."""
 
     may_be_queued: bool = False
-    """A submission got no answer, and the queue was not looked at since: its job may be there."""
+    """A submission got no answer, and the queue was not checked since: its job may be there."""
 
     foreign_job: ClusterJob | None = None
     """The job of another run that we wait for; None if the job is ours, or has ended."""
 
     array: ArrayTrack | None = None
-    """How it stands with its tasks, for an array step that was begun."""
+    """The state of its tasks, for an array step that was begun."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Track:
 
 
 def is_ours_to_cancel(job_run: str, own_run: str, driver_is_gone: bool | None) -> bool:
-    """Whether a job that was found is to be ended along with this run.
+    """Whether a job that was found should end along with this run.
 
     That of a run whose driver is known to be dead is: nobody else will. One whose run is not known here (None: another
     state folder, another machine's) may well have its driver, and is not.
@@ -113,7 +113,7 @@ class OwnJobs:
             self._ids.discard(number or "")
 
     def close(self) -> set[str]:
-        """No more from now on; returns all that there are."""
+        """Accept no more from now on; returns all that there are."""
         with self._lock:
             self.closed.set()
             return set(self._ids)
@@ -126,5 +126,5 @@ class Clock:
         return time.monotonic()
 
     def wait(self, event: threading.Event, seconds: float) -> None:
-        """Until the event, but no longer than that."""
+        """Wait for the event, but no longer than that."""
         event.wait(seconds)

@@ -1,6 +1,6 @@
 """Looks at the jobs that a run has on a cluster, and does what the policy decides.
 
-All jobs are asked for in one question. What goes wrong with one of them must not end the watch over the others.
+All jobs are queried at once. Trouble with one of them must not end the watch over the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from marin_rules.storage.leases.lease import Lease
 
 
 class Reports(Protocol):
-    """Whoever wants to hear of the end of a job."""
+    """Is notified of the end of a job."""
 
     def succeeded(self, info: SubmittedJobInfo) -> None: ...
 
@@ -48,7 +48,7 @@ class Reports(Protocol):
         """Of a job that has succeeded."""
 
     def explain(self, job: ClusterJob | Absence, log: str | None) -> str:
-        """What more there is to say of a job that left no word about its end."""
+        """What more there is to say about a job that left no record of its end."""
 
 
 class Watch:
@@ -117,14 +117,14 @@ class Watch:
     # -- what has no job yet ---------------------------------------------------------------------------------
 
     def _look_at_clock(self, info: SubmittedJobInfo, not_before: float) -> bool:
-        """The cluster did not take the step's job, or is about to end an older one: try again when it is time."""
+        """The cluster did not accept the step's job, or is about to end an older one: try again when it is time."""
         if self._clock.now() < not_before:
             return True
         self._reports.submit_again(info.job)
         return False
 
     def _look_at_lease(self, info: SubmittedJobInfo, track: Track, lease: Lease) -> bool:
-        """Another run is at the step, or about to submit its job: done, still running, or free for us."""
+        """Another run is working on the step, or about to submit its job: done, still running, or free for us."""
         if not is_free(lease):
             return True
         was_at_it = lease is track.lease
@@ -161,7 +161,7 @@ class Watch:
         has_succeeded = progress is Progress.SUCCESS
         is_written = self._arrays.end(array, step, Status.SUCCESS if has_succeeded else Status.FAILED)
         if not is_written and status_of(step) is not Status.SUCCESS:
-            return True  # Somebody else is about to say what came of it.
+            return True  # Another driver is about to record the outcome.
         track.array = track.foreign_job = None
         for number in array.arrays:
             self._ours.discard(number)

@@ -36,19 +36,19 @@ from marin_rules.views.closing import FailedStep, closing
 _TICK_SECONDS = 0.5
 _NOTHING_TO_DO = "Nothing to be done"
 ALL_DONE = "All jobs of this run are done"
-"""What is logged at the end of a run that ended well."""
+"""Logged at the end of a successful run."""
 
 _STOPPED_BY_FAILURE = "Exiting because a job execution failed"
 _UNFINISHED = "WorkflowError:\nAt least one job"
 _WORKER_IS_GONE = "its worker is gone, perhaps killed"
 _ABOUT_FAILED_JOBS = ("RuleException", _UNFINISHED)
-"""What Snakemake adds to a failure that has been told as a step's."""
+"""What Snakemake adds to a failure that has been reported as a step's."""
 
 _ADDED_TO_REASONS = "For further error details see the cluster/cloud log and the log files of the involved rule(s)."
 """What Snakemake adds to the reason why a job failed."""
 
 _LAST_LINES = 20
-"""Of the log of a step that failed elsewhere."""
+"""Lines shown of the log of a step that failed elsewhere."""
 
 _UNINTERESTING = (
     "Assuming unrestricted shared filesystem usage",
@@ -73,7 +73,7 @@ _UNINTERESTING = (
 
 
 class LogHandler(LogHandlerBase):
-    """Snakemake's messages, told in steps."""
+    """Snakemake's messages, in terms of steps."""
 
     def __post_init__(self) -> None:
         self._stream = sys.stdout if self.common_settings.stdout else sys.stderr
@@ -163,7 +163,7 @@ class LogHandler(LogHandlerBase):
         elif message.startswith(_STOPPED_BY_FAILURE):
             self._tell_end(in_process)
         elif message.startswith(_UNFINISHED) and self._told_table and not self.common_settings.dryrun:
-            self._tell_end(in_process)  # After an interrupt, too.
+            self._tell_end(in_process)  # Also after an interrupt.
         elif (message.startswith(_ABOUT_FAILED_JOBS) and (self._failed or "run-step" in message)) or event in (
             LogEvent.JOB_STARTED,
             LogEvent.RESOURCES_INFO,
@@ -269,7 +269,7 @@ class LogHandler(LogHandlerBase):
             self._write(f"\n{in_process.results()}")
 
     def _tell_end(self, in_process: PlanInProcess) -> None:
-        """What failed and why, what was stopped or never begun, and what to do; once."""
+        """What failed and why, what was stopped or never started, and what to do; once."""
         if self._told_end:
             return
         self._told_end = True
@@ -318,7 +318,8 @@ class LogHandler(LogHandlerBase):
 
 
 def failed_steps(plan: FrozenPlan, reasons: Mapping[int, str]) -> list[FailedStep]:
-    """What is known of steps that failed in this run: from their workers, else from the reasons that Snakemake gave.
+    """What is known about steps that failed in this run: from their workers, or else from the reasons that Snakemake
+    gave.
 
     `reasons` has the index of each of them.
     """
@@ -339,7 +340,7 @@ def _status(step: FrozenStep) -> Status | None:
 
 
 def _is_abandoned(step: FrozenStep) -> bool:
-    """Whether the worker that holds the step is dead: then its status does not tell how it ended."""
+    """Whether the worker that holds the step is dead: then its status does not say how it ended."""
     with contextlib.suppress(OSError, ValueError):
         record = peek(step.output_path)
         return record is not None and record.owner is not None and record.owner.is_dead_here()

@@ -1,4 +1,4 @@
-"""What `--until` and `--omit-from` leave out of a run, as Snakemake will: found out before it makes any job."""
+"""What `--until` and `--omit-from` leave out of a run, as Snakemake will: determined before it makes any job."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Cut:
     """Rules, or targets of steps, as they were given."""
 
     def among(self, names: Collection[str]) -> Cut:
-        """As far as names of steps tell: what a rule needs that is no step's, only Snakemake knows."""
+        """As far as step names show: only Snakemake knows what else a rule needs."""
         return self if all(name in names for name in self.until) else Cut(omit_from=self.omit_from)
 
 
 def left_out(
     steps: Sequence[FrozenStep], names_of: Callable[[FrozenStep], Collection[str]], cut: Cut
 ) -> dict[int, str]:
-    """Why steps are left out, by their index, of all that a run has to deal with, dependencies first.
+    """Why steps are left out, by their index, among all that a run deals with, dependencies first.
 
-    `names_of` tells what the command line may call a step: its rule and its target.
+    `names_of` gives what the command line may call a step: its rule and its target.
     """
     reasons: dict[int, str] = {}
     origins: dict[int, FrozenStep] = {}
@@ -50,7 +50,7 @@ def _named(names: Collection[str], given: Collection[str]) -> str | None:
 
 
 def _with_dependencies(asked: Iterable[int], steps: Sequence[FrozenStep]) -> set[int]:
-    """These steps and what they need, as far as the run has to deal with it."""
+    """These steps and what they need, as far as the run deals with it."""
     dependencies = {step.index: step.dependencies for step in steps}
     found: set[int] = set()
     pending = list(asked)

@@ -1,7 +1,7 @@
 """The frozen plan that a process is started with, in place of an experiment to plan.
 
-Named in two variables, for Snakemake starts processes for the jobs of hand-written rules with a command line of its
-own, on which nothing of ours stands. They must not plan again, nor must the engine of `python x.py`, nor that of a
+Named in two variables, because Snakemake starts processes for the jobs of hand-written rules with a command line of its
+own, to which we cannot add anything. They must not plan again, nor must the engine of `python x.py`, nor that of a
 submitted driver.
 """
 
@@ -27,7 +27,7 @@ def give_plan(path: str, digest: str | None) -> None:
 
 
 def was_given() -> bool:
-    """Whether this process was started with a plan, and has not given one itself by now."""
+    """Whether this process was started with a plan, and has not passed one on itself."""
     return bool(os.environ.get(PLAN_VARIABLE))
 
 

@@ -1,12 +1,12 @@
 """Signals that stop a run: the first one ends the run and its jobs, echoes of it are ignored.
 
 Ctrl-C in a terminal reaches the driver, Snakemake and all jobs at once; a signal from systemd, `timeout` or `kill` only
-one of them. Snakemake itself waits for its local jobs without a word to them, so they are told here. SIGTERM to
+one of them. Snakemake itself waits for its local jobs without signalling them, so that is done here. SIGTERM to
 `snakemake` keeps Snakemake's own meaning: what runs is finished, nothing new is started.
 
-The engine of a submitted driver is told by its supervisor alone (`driver.supervisor`): a cluster that takes a machine
+The engine of a submitted driver obeys only its supervisor (`driver.supervisor`): a cluster that takes a machine
 away sends SIGTERM to all processes on it, and the supervisor finds out what that means. SIGUSR2 then stops the run as
-Ctrl-C would; after SIGUSR1 the jobs of the cluster go on, and the run takes them up when it starts again.
+Ctrl-C would; after SIGUSR1 the jobs of the cluster continue, and the run takes them over when it starts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from marin_rules.driver.supervision import LEAVE, STOP, is_supervised
 from marin_rules.worker.step_process import descendants
 
 _ECHO_SECONDS = 3.0
-"""How much later the same request to stop may come again by another way. A person who presses Ctrl-C again after that
+"""How much later the same request to stop may arrive again by another route. A person who presses Ctrl-C after that
 means it."""
 
 _WAKE_UP_AFTER = (0.0, 0.1, 0.5, 2.0)
@@ -36,7 +36,7 @@ _JOBS = (b"run-step", b"marin_rules.worker")
 
 
 class Interrupts:
-    """What has stopped this run, if anything has, and what the signals that stop runs do."""
+    """What has stopped this run, if anything, and what the signals that stop runs do."""
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None
@@ -44,7 +44,7 @@ class Interrupts:
         self._is_over = False
         self._terminate_stops = False
         self.leaves_jobs = False
-        """The run was told to end so that it can go on later: jobs elsewhere are not to be cancelled."""
+        """The run was told to end so that it can continue later: jobs elsewhere must not be cancelled."""
 
         self._noted_signals: int | None = None
         """The end of a pipe into which Python writes the number of each signal that comes."""
@@ -54,7 +54,7 @@ class Interrupts:
         return self._stopped_at is not None or self._finishes_gracefully
 
     def end(self) -> None:
-        """Everything is done: a request to stop that comes now has nothing left to stop."""
+        """Everything is done: a request to stop that arrives now has nothing left to stop."""
         self._is_over = True
 
     def install(self, *, terminate_stops: bool = False) -> None:
@@ -124,16 +124,16 @@ Snakefile, and Snakemake hands nothing on from the one to the other."""
 
 
 def _disregard(number: int, frame: FrameType | None) -> None:
-    """For a signal that means nothing to this process. If it were ignored, it would be so in all jobs, too."""
+    """For a signal that means nothing to this process. If it were ignored, it would also be ignored in all jobs."""
 
 
 def is_echo(stopped_at: float | None, now: float) -> bool:
-    """Whether a signal repeats an earlier one, rather than to insist."""
+    """Whether a signal repeats an earlier one, rather than insisting."""
     return stopped_at is not None and now - stopped_at < _ECHO_SECONDS
 
 
 def _wake_up(thread: int, signals: int) -> None:
-    """Disturb a thread whenever a signal has come that stops a run."""
+    """Wake a thread whenever a signal that stops a run has arrived."""
     while numbers := os.read(signals, 4096):
         if not {*_FROM_OUTSIDE, LEAVE, STOP}.isdisjoint(numbers):
             for seconds in _WAKE_UP_AFTER:
@@ -160,7 +160,7 @@ def _tell(pid: int) -> bool:
 
 
 def _tell_late_jobs(told: set[int]) -> None:
-    """Jobs that were just being started have not heard of it."""
+    """Jobs that were just being started have not received it."""
     while True:
         time.sleep(_LOOK_SECONDS)
         for pid in _own_group():

@@ -22,14 +22,14 @@ _FOREIGN_EXECUTORS = {
     "snakemake_executor_plugin_slurm": "slurm",
     "snakemake_executor_plugin_drmaa": "slurm",
 }
-"""Executors of others, and the clusters that they send jobs to."""
+"""Third-party executors, and the clusters that they send jobs to."""
 
 _STATES = "is about files and their dates, which say nothing about steps: `snakemake -n` shows the state of every step"
 _DEFAULT_RATE = (100, 1)
-"""How many jobs Snakemake starts, and in how many seconds, unless it is told otherwise."""
+"""How many jobs Snakemake starts, and in how many seconds, by default."""
 
 _OUR_CONSOLE = {"marin"}
-"""The logger plug-in that tells a run in steps. Any other tells it in jobs."""
+"""The logger plug-in that reports a run in terms of steps. Any other reports jobs."""
 
 QUESTIONS = {
     "summary": _STATES,
@@ -75,9 +75,9 @@ class Invocation:
                 raise SettingsError(f"the number of jobs (-j, --cores) must be at least 1, not {number}")
 
     def trust_statuses(self) -> None:
-        """Forget Snakemake's marks of jobs that it did not see end: a step's status is written last, and tells.
+        """Forget Snakemake's marks of jobs that it did not see end: a step's status is written last, and decides.
 
-        Profiles can say so for runs only. A report would stop at a step that ended after its driver was killed.
+        Profiles can only do this for runs. A report would stop at a step that ended after its driver was killed.
         """
         self._workflow.dag.ignore_incomplete = True
 
@@ -96,7 +96,7 @@ class Invocation:
         return bool(self._workflow.local_exec) and self.cluster is None
 
     def count_cores(self) -> None:
-        """Let `-j N` mean `--cores N`, as it does for local runs without a profile: else no cores are counted."""
+        """Let `-j N` mean `--cores N`, as it does for local runs without a profile: otherwise no cores are counted."""
         resources = self._workflow.global_resources
         if resources["_nodes"].value is not None:
             resources["_cores"], resources["_nodes"] = resources["_nodes"].value, None
@@ -108,7 +108,7 @@ class Invocation:
         return found if isinstance(found, int) else os.cpu_count() or 1
 
     def limit(self, resource: str, amount: int) -> None:
-        """Share out a resource among jobs that run at the same time, unless the user has set a limit already."""
+        """Share a resource among jobs that run at the same time, unless the user has set a limit already."""
         if resource not in self._workflow.global_resources:
             self._workflow.register_resource(resource, amount)
 
@@ -132,7 +132,7 @@ class Invocation:
 
     @property
     def has_foreign_executor(self) -> bool:
-        """Jobs are sent by an executor of others, which may know other resources than ours does."""
+        """Jobs are sent by a third-party executor, which may know other resources than ours."""
         return self._foreign_cluster is not None
 
     @property
@@ -164,7 +164,7 @@ class Invocation:
 
     @property
     def asks_for_dry_run(self) -> bool:
-        """Whether the user's own words do: of those of a submission, the first `-n` is ours."""
+        """Whether the user's own arguments do: in those of a submission, the first `-n` is ours."""
         return _has_dry_run(sys.argv[2:])
 
     @property
@@ -207,7 +207,7 @@ class Invocation:
         """Whether all jobs of the run have ended well, whatever Snakemake says of the run.
 
         Told to stop, it leaves even the rule `all` undone, and does not look at jobs that end at that moment. For steps
-        `is_done` tells.
+        `is_done` decides.
         """
         dag = self._workflow.dag
         left = [job for job in dag.needrun_jobs() if job.rule.name != "all" and not dag.finished(job)]
@@ -254,11 +254,11 @@ class Invocation:
 
     @property
     def targets(self) -> frozenset[str]:
-        """What the command line asks for beside the flags, while the Snakefile is read. Takes its time."""
+        """What the command line asks for besides the flags, while the Snakefile is read. Slow."""
         return frozenset(_options(sys.argv[1:]).targets or ())
 
     def check_question(self) -> None:
-        """Refuse what Snakemake would answer in terms of files, and wrongly: a step is no file of its."""
+        """Refuse what Snakemake would answer wrongly in terms of files: a step is not one of its files."""
         options = _options(sys.argv[1:])
         for name, advice in QUESTIONS.items():
             if getattr(options, name, None):

@@ -24,12 +24,12 @@ class JobLogs:
 
     def of(self, job: Any, step: FrozenStep | None) -> str:
         """The name of a job's log, in which `JOB` stands for its id."""
-        # Neither percent signs nor slashes: clusters have their own ideas of the former.
+        # Neither percent signs nor slashes: clusters interpret the former in their own ways.
         where = ("groups", str(job.name)) if step is None else ("steps", step.key.replace("%", "_"))
         return str(self._folder.joinpath(*where, f"{JOB}.log"))
 
     def remove(self, log: str) -> None:
-        """That of a job which succeeded."""
+        """The log of a job that succeeded."""
         if not self._keep_successful:
             with contextlib.suppress(OSError):
                 os.unlink(log)

@@ -1,6 +1,6 @@
-"""What a job printed that left no word about its end: where that is, and how it ends.
+"""The output of a job that left no record of its end: where it is, and its last lines.
 
-Beside it stands what the job's exit code tells, if it never came to its worker. Nothing here fails: a job's end is told
+With it goes what the job's exit code says, if it never reached its worker. Nothing here fails: a job's end is reported
 with or without its output.
 """
 
@@ -17,7 +17,7 @@ from marin_rules.urls import is_url
 
 _LOG_BYTES = 4096
 _MOST_LINES = 10
-"""Of the output that a cluster keeps: enough for a traceback or the complaints of an installer."""
+"""Lines of the output that a cluster keeps: enough for a traceback or the complaints of an installer."""
 
 
 class JobOutput:
@@ -30,7 +30,7 @@ class JobOutput:
         """Arrays of which one element was asked for its output."""
 
     def explain(self, job: ClusterJob | Absence, log: str | None) -> str:
-        """The rest of the sentence that tells of a job's end; `log` is the file that it was to print to, if known."""
+        """The rest of the sentence about a job's end; `log` is the file that it was to print to, if known."""
         if isinstance(job, ClusterJob) and job.state is JobState.CANCELLED and not job.nodes and not job.restarts:
             return ""  # It never began.
         if self._launcher.shared and log is not None and not is_url(log):
@@ -48,7 +48,7 @@ class JobOutput:
         return f": {why}; {where}" if why else f"; {where}"
 
     def _last_lines(self, job: ClusterJob) -> Sequence[str]:
-        """Of many elements only the first one's: the others mostly print the same, and each takes a call."""
+        """For many elements only the first one's: the others mostly print the same, and each takes a call."""
         if job.array is not None and job.array in self._arrays:
             return ()
         if job.array is not None:

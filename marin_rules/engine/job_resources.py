@@ -1,10 +1,10 @@
-"""What Snakemake is told of a step's machines, and where they are.
+"""What Snakemake is told about a step's machines, and where they are.
 
 Rules take `threads` and `resources` from here. Locally a step gets at most what this machine has, and steps that run at
-the same time share it. A step that is divided into tasks gets as much as those need that can run at the same time. On a
-cluster the request is put in the cluster's words (see `clusters.protocol.Site`). What a profile says in `set-resources`
-wins. Plain steps ask for nothing but a slot. What the jobs of a run may cost is estimated here, too, and whether the
-cluster would take them.
+the same time share it. A step that is divided into tasks gets as much as the tasks that can run at the same time need.
+On a cluster the request is translated into the cluster's terms (see `clusters.protocol.Site`). What a profile says in
+`set-resources` wins. Plain steps ask for nothing but a slot. This also estimates what the jobs of a run may cost, and
+whether the cluster would accept them.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class JobResources:
         return lambda wildcards: self._cores(self._in_process.step(wildcards.step))
 
     def resources(self, rule: str) -> dict[str, Any]:
-        """What stands in a rule's `resources:`; None leaves one out."""
+        """What a rule's `resources:` contain; None leaves one out."""
         if not self._is_remote(rule):
             return {STEP_SLOT: 1}
-        # Which cluster it is, if any, is not known yet while the rules are read: hence the names of all.
+        # The cluster, if any, is not known yet while the rules are read: hence the names of all.
         names = {*_HERE, *resource_names()}
         return {STEP_SLOT: 1, **{name: self._resource(name) for name in sorted(names)}}
 
@@ -91,7 +91,7 @@ class JobResources:
         return (1 if step.machines is None else step.machines.cpu) * self._at_once(step)
 
     def _at_once(self, step: FrozenStep) -> int:
-        """How many tasks of a step its job runs at the same time: one where each has a job of its own."""
+        """How many tasks of a step its job runs at the same time: one if each has a job of its own."""
         if step.tasks is None or (self.site is not None and step.machines is not None):
             return 1
         return tasks_at_once(step.tasks, step.machines, self._invocation.cores, memory_mb(), len(gpus()))
@@ -111,7 +111,7 @@ class JobResources:
         return evaluate
 
     def _there(self, step: FrozenStep, attempt: int) -> Mapping[str, Any]:
-        """Snakemake asks for each resource on its own; many steps ask for the same machines."""
+        """Snakemake requests each resource separately; many steps ask for the same machines."""
         assert self.site is not None
         assert step.machines is not None
         question = (step.machines, step.regions, attempt)
@@ -147,11 +147,11 @@ class JobResources:
         return None if price is None else Estimate(step.name, price, resources.get("runtime") or None, step.tasks or 1)
 
     def refusal(self, step: FrozenStep) -> str | None:
-        """Why the cluster would not take the job of a step; None if it may. Known once the DAG is built."""
+        """Why the cluster would not accept the job of a step; None if it may. Known once the DAG is built."""
         if self.site is None or step.machines is None or self._stays_here(step):
             return None
         resources = self._sent_with(step)
-        # All that such a request is made of, but for names: many steps ask for the same.
+        # Everything in such a request except names: many steps ask for the same.
         question = (tuple(sorted(resources.items(), key=str)), step.variables, step.tasks, step.software is None)
         if question not in self._refusals:
             self._refusals[question] = self._asked(self.site, step, resources)
@@ -199,7 +199,7 @@ _HERE: Mapping[str, Callable[[MachineRequest], int]] = {
 
 
 def _refuse_unknown(named: Mapping[str, Iterable[str]]) -> None:
-    """A word of a cluster's that none of ours knows changes nothing, and the job would not be what was asked for. Any
+    """A cluster's term that none of ours knows would have no effect, and the job would not be what was asked for. Any
     other may be a resource of the user's own."""
     known = sorted(resource_names())
     of_clusters = tuple(f"{name}_" for name in CLUSTER_NAMES)

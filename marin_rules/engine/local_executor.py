@@ -1,7 +1,7 @@
 """Snakemake's local executor, which hands steps to the run's warm workers instead of starting a shell for each.
 
 The rules, what `-p` shows and what is logged are the same. A step goes the usual way, through its rule's shell command,
-wherever that does more than to ask a warm worker: in an environment of its own, with a hand-written rule, or when there
+wherever that does more than ask a warm worker: in an environment of its own, with a hand-written rule, or when there
 is no warm worker.
 """
 
@@ -21,7 +21,7 @@ from marin_rules.worker.warm.dispatcher import Dispatcher
 
 
 def use_warm_workers() -> None:
-    """Let local jobs of this process be run by this executor. It is Snakemake's own in all other respects."""
+    """Run local jobs of this process with this executor. In all other respects it is Snakemake's own."""
     plugin: Any = ExecutorPluginRegistry().get_plugin("local")
     plugin.executor = Executor
 

@@ -1,4 +1,4 @@
-"""Names that Snakemake can carry: one rule a step function, one target `<key>#<rule>` a step.
+"""Names that Snakemake can handle: one rule per step function, one target `<key>#<rule>` per step.
 
 A function that has steps which run beside the driver and steps which ask for machines of their own has two rules, since
 Snakemake decides by rule what is sent away.
@@ -52,7 +52,7 @@ def _function_names(
     for function in functions:
         parts = [safe for part in _telling(function).split(".") if (safe := _identifier(part))] or ["step"]
         same = [other for other in functions if _identifier(_telling(other).rsplit(".", 1)[-1]) == parts[-1]]
-        candidates = [parts[-1]] if len(same) <= 1 else []  # None: of its own name, nothing is left.
+        candidates = [parts[-1]] if len(same) <= 1 else []  # None: nothing is left of its own name.
         candidates += ["_".join(parts[-length:]) for length in range(2, len(parts) + 1)]
         candidates += [f"{parts[-1]}_{count}" for count in range(2, len(functions) + 3)]
         names[function] = next(name for name in candidates if name not in taken)
@@ -61,7 +61,7 @@ def _function_names(
 
 
 def _telling(function: str) -> str:
-    """A lambda that a function has made is called after that one: `tokenize_step.<locals>.<lambda>` says little."""
+    """A lambda made by a function is named after that function: `tokenize_step.<locals>.<lambda>` says little."""
     return function.removesuffix(".<locals>.<lambda>")
 
 
@@ -88,7 +88,8 @@ def check_rule_names(
 
 
 def check_targets(targets: Collection[str], steps: Sequence[FrozenStep], rule_of: Callable[[FrozenStep], str]) -> None:
-    """Refuse a step, or the rule of steps, among the targets on the command line: Snakemake would know no such file."""
+    """Refuse a step, or the rule of steps, among the targets on the command line: Snakemake would not find such a
+    file."""
     for target in sorted(set(targets) - {"all"}):
         step = next((step for step in steps if target in (step.name, step.key, step.output_path)), None)
         if step is not None:

@@ -1,6 +1,6 @@
-"""The plan of this process: what Snakemake's rules, storage provider and console all speak about.
+"""The plan of this process, which Snakemake's rules, storage provider and console all share.
 
-Snakemake makes its plug-ins itself and tells them nothing of the Snakefile, so they meet here.
+Snakemake creates its plug-ins itself and tells them nothing about the Snakefile, so they meet here.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class PlanInProcess:
     """What a step may cost; None for one that costs nothing."""
 
     refusal: Callable[[FrozenStep], str | None] = lambda step: None
-    """Why the cluster would not take the job of a step; None if it may."""
+    """Why the cluster would not accept the job of a step; None if it may."""
 
     max_usd: float | None = None
-    """More than that, in US dollars, the steps of this run may not cost."""
+    """The most that the steps of this run may cost, in US dollars."""
 
     sends_away: bool = False
     """Steps that ask for machines run elsewhere."""
@@ -64,17 +64,17 @@ class PlanInProcess:
     """Hands steps to warm workers while there are any."""
 
     live: bool = False
-    """Steps are running: states that are not final are read anew each time they are asked for."""
+    """Steps are running: states that are not final are read again each time."""
 
     def __post_init__(self) -> None:
         self.rule_of = rule_names(self.plan.steps)
         self.launcher = Launcher(self.plan)
         self._statuses: dict[str, StatusOrError] = {}
         self.gone: frozenset[str] = frozenset()
-        """Output paths of results that were done and are not there any more."""
+        """Output paths of results that were done and are no longer there."""
         self._finished_at: dict[str, float] = {}
         self._asked_again: frozenset[int] = frozenset()
-        """Steps that are to be done again, those among them that the command line leaves out."""
+        """Steps to be done again, including those that the command line leaves out."""
         self._left_out: dict[int, str] = {}
         self._assessed_at = 0.0
 
@@ -125,7 +125,7 @@ class PlanInProcess:
         return status is Status.SUCCESS
 
     def finished_at(self, key: str) -> float:
-        """When a step was seen to finish in this run; 0 for all that was done before."""
+        """When a step was seen to finish in this run; 0 for steps done before."""
         if key not in self._finished_at and self._has_run_again(self.plan.by_key[key]):
             self._finished_at[key] = time.time()
         return self._finished_at.get(key, 0.0)
@@ -163,7 +163,7 @@ class PlanInProcess:
         return not self.gone
 
     def results(self) -> str:
-        """What became of the steps that were asked for, for people."""
+        """The outcome of the steps that were asked for, for people."""
         return results(self.plan, self._is_built, self._left_out, self.gone)
 
     def _is_built(self, step: FrozenStep) -> bool:

@@ -1,8 +1,8 @@
 """Snakemake's storage provider for steps: a target exists when the status of its step is SUCCESS.
 
-Data never pass through Snakemake: there is nothing to retrieve, store or remove. What was done before this run has a
+Data never passes through Snakemake: there is nothing to retrieve, store or remove. Steps done before this run have a
 constant modification time, so that only identity decides what runs. Statuses are read in bulk before the DAG is built;
-a finished step is never asked about again.
+a finished step is never looked up again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StorageProvider(StorageProviderBase):
         self._local_paths: dict[str, Path] = {}
 
     def local_path(self, query: str) -> Path:
-        """Snakemake asks for it several times a job, and paths are slow to make."""
+        """Snakemake requests it several times per job, and paths are slow to build."""
         path = self._local_paths.get(query)
         if path is None:
             path = self._local_paths[query] = self.local_prefix / query
@@ -104,7 +104,7 @@ class StorageObject(StorageObjectRead, StorageObjectWrite):
         raise NotImplementedError(f"{self.query} is a step: its data is read by the steps that use it")
 
     def store_object(self) -> None:
-        """The worker has written the data and the status already."""
+        """The worker has already written the data and the status."""
 
     def remove(self) -> None:
         """Output of failed steps is kept: it may hold checkpoints, and its status says that it is not done."""

@@ -1,6 +1,6 @@
 """What Snakemake's report shows of an experiment: an overview, a page for every step, and what the steps declare.
 
-The pages are made when a report is asked for, from the plan and from what the workers wrote down, in Snakemake's own
+The pages are made when a report is asked for, from the plan and from what the workers recorded, in Snakemake's own
 folder. Declared files on an object store are fetched there. The overview is also the front page: `rules/report.rst`,
 which the Snakefile names as the report's text, takes in the file that `_front_page` writes.
 """
@@ -59,7 +59,7 @@ def _inert(text: str) -> str:
 
 
 def report_items(in_process: PlanInProcess) -> list[ReportItem]:
-    """Write the pages and name all files that belong into the report."""
+    """Write the pages and name all files that belong in the report."""
     run = in_process.plan.run
     steps = gather(in_process.plan, in_process.statuses(), lambda step: _path(_step_page(step)))
     experiment = ExperimentFacts(
@@ -93,7 +93,7 @@ def _title(caller_path: str) -> str:
 
 
 def _declared(step: FrozenStep, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Name and local path of each file that the step declares and that is there."""
+    """Name and local path of each declared file that exists."""
     for name in names:
         path = os.path.join(step.output_path, name)
         if name.endswith(SUFFIXES):  # A browser would download these instead of showing them.

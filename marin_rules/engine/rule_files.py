@@ -1,4 +1,4 @@
-"""Hand-written rules, looked at before they are used: are they valid, and is every one there that a step names?
+"""Hand-written rules, checked before they are used: are they valid, and does every rule that a step names exist?
 
 Snakemake loses the line of some errors, names another file, or answers with its own stack.
 """

@@ -47,7 +47,7 @@ class StepCommands:
 
 
 def is_plain(step: FrozenStep) -> bool:
-    """Whether a step asks for no environment of its own."""
+    """Whether a step does not ask for an environment of its own."""
     return step.conda_file is None and step.software is None
 
 
@@ -67,5 +67,5 @@ def project_conda_file(name: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Text that stays what it is when Snakemake fills the placeholders of a command in."""
+    """Text that stays the same when Snakemake fills in the placeholders of a command."""
     return text.replace("{", "{{").replace("}", "}}")

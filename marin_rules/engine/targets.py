@@ -12,7 +12,7 @@ from marin_rules.engine.plan_in_process import PlanInProcess
 from marin_rules.plans.frozen import FrozenStep
 
 _MILESTONES = 100
-"""Python stops a recursion after 1000 calls; each level takes Snakemake two, and a file's handling some more."""
+"""Python stops recursion after 1000 calls; Snakemake needs two per level, and some more to handle a file."""
 
 
 class Targets:
@@ -41,11 +41,11 @@ class Targets:
         return [self.of(step.index) for step in ends(steps)]
 
     def of_all(self, steps: Sequence[FrozenStep]) -> list[Any]:
-        """The same, with some on the way for the sake of long chains."""
+        """The same, with intermediate targets for the sake of long chains."""
         return [self.of(step.index) for step in (*milestones(steps), *ends(steps))]
 
     def hold_folders(self, steps: Iterable[FrozenStep]) -> None:
-        """At its end a run removes the empty folders of its targets, even if another run is about to use them.
+        """When it ends, a run removes the empty folders of its targets, even if another run is about to use them.
 
         No file is ever made for a target, so all these folders are empty unless something is put there.
         """
@@ -55,7 +55,7 @@ class Targets:
 
 
 def milestones(steps: Sequence[FrozenStep], distance: int = _MILESTONES) -> list[FrozenStep]:
-    """Steps along the way to the ends of long chains, first things first.
+    """Steps along the way to the ends of long chains, in order.
 
     Snakemake finds the jobs that a target needs by recursion, one level a job, and takes up targets in turn. With these
     among them no recursion goes deeper than `distance`, however long a chain is. All are needed for the ends anyway.

@@ -1,4 +1,4 @@
-"""What stops a run, for a person who can do something about it: one line, without a traceback.
+"""What stops a run, for a person who can fix it: one line, without a traceback.
 
 Snakemake adds its own to whatever is raised in a Snakefile. The console shows the line alone.
 """
@@ -16,7 +16,7 @@ _told: str | None = None
 
 
 def guarded[T](action: Callable[[], T]) -> T:
-    """Do something of ours in the Snakefile; its errors reach Snakemake as its own."""
+    """Run our own code in the Snakefile; its errors reach Snakemake as Snakemake's."""
     global _told
     try:
         return action()

@@ -53,11 +53,11 @@ from marin_rules.state.assessment import IDLE, Assessment, State
 
 def load(workflow: Any, config: Mapping[str, Any], storage: Any) -> MarinWorkflow:
     """Plan the experiment that the configuration names, or take the plan that was made for this run."""
-    # Plans and DAGs stay as long as the process. With Python's defaults a quarter of the time of a large dry run goes
-    # into looking for garbage among them.
+    # Plans and DAGs live as long as the process. With Python's defaults a quarter of the time of a large dry run is
+    # spent looking for garbage among them.
     gc.set_threshold(200_000, 50, 100)
     name_the_user()
-    # An experiment file may configure logging for itself: Snakemake's own messages are not meant for its handlers.
+    # An experiment file may configure logging for itself: Snakemake's messages are not meant for its handlers.
     logging.getLogger("snakemake.logging").propagate = False
     invocation = Invocation(workflow)
     settings, plan = guarded(lambda: _settings_and_plan(config, invocation))
@@ -83,7 +83,7 @@ def _settings_and_plan(config: Mapping[str, Any], invocation: Invocation) -> tup
 
 
 def name_the_user() -> None:
-    """A user may have none, as in containers: Snakemake writes it down, and would end with an error."""
+    """A user may have none, as in containers: Snakemake records it, and would fail."""
     try:
         getpass.getuser()
     except (KeyError, OSError):
@@ -91,7 +91,7 @@ def name_the_user() -> None:
 
 
 class MarinWorkflow:
-    """What the rules need to know of the plan."""
+    """What the rules need to know about the plan."""
 
     def __init__(
         self, in_process: PlanInProcess, invocation: Invocation, storage: Any, max_concurrent: int | None = None
@@ -135,7 +135,7 @@ class MarinWorkflow:
         return self._targets.of_rule(rule)
 
     def _inputs(self, wildcards: Any) -> list[Any]:
-        """What a step waits for: nothing once it is done, else its unfinished dependencies."""
+        """What a step waits for: nothing once it is done, otherwise its unfinished dependencies."""
         step = self.in_process.step(wildcards.step)
         if not self.invocation.executes:
             return [self._targets.of(index) for index in step.dependencies]
@@ -215,7 +215,7 @@ class MarinWorkflow:
 
     def _hand_over(self) -> None:
         """For a driver that is started later: this process shows what it would do."""
-        if submitted_plan.is_plan_wanted():  # Else `python x.py` has handed its own over.
+        if submitted_plan.is_plan_wanted():  # Otherwise `python x.py` has already handed over its own.
             if self.invocation.asks_for_dry_run:
                 raise SettingsError(submitted_plan.NO_DRY_RUN)
             submitted_plan.hand_plan_over(self.plan)
@@ -235,7 +235,7 @@ class MarinWorkflow:
         check_rules_of_steps(self.plan.steps, by_hand, run.rule_files, run.caller_path)
 
     def _prepare(self, scheduled: list[FrozenStep]) -> None:
-        """What must be known before Snakemake asks for the resources of jobs."""
+        """What must be known before Snakemake requests the resources of jobs."""
         self._jobs.check(scheduled)
         if self.in_process.max_usd is not None and self._jobs.site is None and not self.invocation.runs_here:
             raise SettingsError(
@@ -288,7 +288,7 @@ class MarinWorkflow:
     # -- the run ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Snakemake starts jobs after this: freeze the plan, write the experiment down, warm a worker up."""
+        """Snakemake starts jobs after this: freeze the plan, record the experiment, warm up a worker."""
         guarded(self._check_jobs)
         INTERRUPTS.take_terminate_over()
         give_plan(self.plan.run.plan_path, self.plan.digest)
@@ -303,7 +303,7 @@ class MarinWorkflow:
         self.in_process.live = True
 
     def _check_jobs(self) -> None:
-        """Here, for not before now Snakemake knows what each job asks for."""
+        """Here, because only now does Snakemake know what each job asks for."""
         if (why := self.in_process.obstacle()) is not None:
             raise SettingsError(why)
 
@@ -316,7 +316,7 @@ class MarinWorkflow:
         self.in_process.dispatcher = self._lifecycle.dispatcher
 
     def finish(self, *, success: bool) -> None:
-        """All jobs have ended. A run that was told to stop, but had done everything by then, is a success."""
+        """All jobs have ended. A run that was told to stop, but had already done everything, is a success."""
         whole = success or (INTERRUPTS.came() and self.invocation.is_over(self._is_done_again))
         guarded(lambda: self._lifecycle.finish(success=whole, goes_on=INTERRUPTS.leaves_jobs))
         if whole:
@@ -343,7 +343,7 @@ class MarinWorkflow:
         return guarded(lambda: self.in_process.assess(self._is_forced))
 
     def _is_done_again(self, key: str) -> bool:
-        """Whether a step was done in this run: the status of a forced one tells of an earlier run."""
+        """Whether a step was done in this run: the status of a forced one is from an earlier run."""
         return self.in_process.step(key).index not in self.plan.forced and self.in_process.is_done(key)
 
     def _is_forced(self, step: FrozenStep) -> bool:
@@ -352,13 +352,13 @@ class MarinWorkflow:
         return asked and not self._is_done_by_this_run(step)
 
     def _is_done_by_this_run(self, step: FrozenStep) -> bool:
-        """Whether an earlier driver of this run has done a step: one that was requeued goes on where it was."""
+        """Whether an earlier driver of this run has done a step: a requeued driver continues where it was."""
         return self._may_have_begun and self.in_process.is_done_by_this_run(step)
 
     def _nothing_to_run(self) -> list[Any]:
-        """A file that exists: Snakemake then finds nothing to be done, and starts nothing.
+        """A file that exists: Snakemake then finds nothing to do, and starts nothing.
 
-        It is no step's target: that would bring a job into the DAG, for which Snakemake makes a conda environment.
+        It is not a step's target: that would put a job into the DAG, for which Snakemake makes a conda environment.
         """
         if not self.invocation.dry_run and self.invocation.is_driver:
             guarded(self._lifecycle.nothing_to_run)
