@@ -1,7 +1,7 @@
 """Programs that end with the message of an error instead of its traceback, if nothing catches it.
 
-The error is raised as any other, so a script can handle it. The frames above it are this package's own, and say nothing
-to whoever reads the message.
+The error is raised like any other, so a script can handle it. The frames above it are this package's own, and mean
+nothing to the reader of the message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ type _Hook = Callable[[type[BaseException], BaseException, TracebackType | None]
 
 
 class _BriefEnd:
-    """In the place of `sys.excepthook`: knows one error, and leaves all others to the hook that was there."""
+    """Replaces `sys.excepthook`: handles one error, and leaves all others to the previous hook."""
 
     def __init__(self, others: _Hook) -> None:
         self.others = others

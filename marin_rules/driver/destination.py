@@ -1,4 +1,4 @@
-"""Where a step runs that is not sent away, in a few words for the table of steps."""
+"""Where a local step runs, in a few words for the table of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a driver starts for `snakemake ...`: with the project's Snakefile and profiles as they were kept."""
+"""The command that a driver starts for `snakemake ...`, with the saved copies of the project's Snakefile and
+profiles."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def snakemake_words(
 
 
 def moved_profile(profile: str, code: str, own_profile: OwnProfile = str) -> str:
-    """Where a profile is taken from: one of the project's as it was kept."""
+    """Where a profile is taken from: for the project's own, the saved copy."""
     folder = profile_folder(profile)
     return (None if folder is None else inside(str(folder), project_folder(), _kept(code))) or own_profile(profile)
 

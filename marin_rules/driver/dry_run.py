@@ -1,6 +1,6 @@
-"""What a run would do, shown without an engine: the plan is judged by what is stored, and the table is the answer.
+"""What a run would do, shown without an engine: the plan is judged by what is stored, and the result is the table.
 
-It says what `snakemake -n` says of the same plan. Snakemake is started only if it knows more than we do: for
+It says what `snakemake -n` says about the same plan. Snakemake is started only if it knows more than we do: for
 hand-written rules, which are checked where they are, and for a profile that may send steps elsewhere.
 """
 
@@ -21,7 +21,7 @@ from marin_rules.storage.explain import StorageError
 from marin_rules.storage.files import check_directory
 
 _PROFILE_VARIABLE = "SNAKEMAKE_PROFILE"
-"""Names the profile that Snakemake takes where none is given."""
+"""Names the profile that Snakemake uses if none is given."""
 
 _OWN_CONFIG = os.path.join("config", "config.yaml")
 
@@ -53,7 +53,8 @@ def show(plan: FrozenPlan) -> None:
 
 
 def trouble_ahead(plan: FrozenPlan, assessment: Assessment) -> str | None:
-    """What would stop a run before its first step. No error: whoever may only read a prefix may ask what is done."""
+    """What would stop a run before its first step. Not an error: someone who may only read a prefix may ask what is
+    done."""
     if not assessment.scheduled or plan.unseen:
         return None
     try:
@@ -64,12 +65,12 @@ def trouble_ahead(plan: FrozenPlan, assessment: Assessment) -> str | None:
 
 
 def _check_configuration() -> None:
-    """A run takes what is configured in its working directory, and would stop at what is wrong there."""
+    """A run uses the configuration of its working directory, and would stop at errors in it."""
     check_not_planted(".snakemake", os.getcwd(), "Snakemake's folder")
     file = config_file()
     check_not_planted(file, os.getcwd(), "the configuration")
     if file != _OWN_CONFIG:
-        return  # The project's own is in order.
+        return  # The project's own is valid.
     import yaml
 
     from marin_rules.settings.run_settings import read_settings

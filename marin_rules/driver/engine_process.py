@@ -1,7 +1,7 @@
 """Hand a frozen plan to the engine and wait for it; turn what failed into exceptions.
 
-The engine runs in a process of its own: it may be started from a notebook, a thread or a step, its logging and
-signal handlers stay apart. A signal that stops this process stops the engine first, which ends its jobs.
+The engine runs in a process of its own: it may be started from a notebook, a thread or a step, and its logging and
+signal handlers stay separate. A signal that stops this process stops the engine first, which ends its jobs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StepsFailedError(RuntimeError):
 
 
 class EngineError(RuntimeError):
-    """The run did not come to its end, and no step has reported why: the engine's own messages tell."""
+    """The run did not finish, and no step has reported why: see the engine's own messages."""
 
 
 def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None = None) -> None:
@@ -63,7 +63,7 @@ def run_in_engine(plan: FrozenPlan, *, dry_run: bool, max_concurrent: int | None
 
 @contextlib.contextmanager
 def _plan_file(plan: FrozenPlan) -> Iterator[str]:
-    """The plan as a file. Who may only read the prefix has it elsewhere: that is enough if everything is done.
+    """The plan as a file. If the prefix is read-only, it is put elsewhere: that is enough if everything is done.
 
     If something has to run after all, the engine says that the prefix cannot be written to.
     """

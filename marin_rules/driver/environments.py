@@ -1,4 +1,4 @@
-"""Where the Python environments of a run's steps are, and how they come to be there before the first job starts."""
+"""Where the Python environments of a run's steps are, and how they are built before the first job starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SoftwareFolder:
         self._plan = plan
         self._deploys_conda = deploys_conda
         self.shared: str | None = None
-        """Where the cluster keeps environments, if its file says so. Set before anything is asked."""
+        """Where the cluster keeps environments, if its file says so. Set before any other use."""
 
         self.trust: tuple[str, ...] = ()
         """Whose environments are used there, beside the user's own and those of root."""
@@ -35,7 +35,7 @@ class SoftwareFolder:
         return package_folder(self.path, Circle.of(self.trust))
 
     def python(self, position: int) -> str:
-        """The Python of an environment, which need not be there yet."""
+        """The Python of an environment, which need not exist yet."""
         return os.path.join(self.path, self._plan.software[position].name, "bin", "python")
 
     def position(self, step: FrozenStep) -> int | None:

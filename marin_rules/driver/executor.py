@@ -1,6 +1,6 @@
-"""`Executor`: Marin's view of a graph of steps, and a door to run it.
+"""`Executor`: Marin's view of a graph of steps, and a way to run it.
 
-Its attributes are Marin's: what `compute_version` finds out about each step, odd cases included. `run` is stricter
+Its attributes are Marin's: what `compute_version` determines about each step, including odd cases. `run` is stricter
 (see `marin_rules.plan`) and runs nothing itself: it freezes a plan and hands it to the engine.
 """
 
@@ -107,10 +107,10 @@ class Executor:
         self.executor_info_path: str | None = None
         self._executor_info: ExecutorInfo | None = None
         self._plan: FrozenPlan | None = None
-        """What was run last."""
+        """The last run."""
 
     def compute_version(self, step: Step, is_pseudo_dep: bool) -> None:
-        """Find out the version, path, config and dependencies of `step` and of all it refers to."""
+        """Determine the version, path, config and dependencies of `step` and of everything it refers to."""
         added = self._graph.add(step)
         self._take_in(added)
         for known in added:
@@ -118,7 +118,7 @@ class Executor:
         self._mark_pseudo(step, is_pseudo_dep)
 
     def _take_in(self, steps: Sequence[Step]) -> None:
-        """Write down what the graph knows of steps that are new in it, dependencies first."""
+        """Record what the graph knows about its new steps, dependencies first."""
         for step in steps:
             identity = self._graph.identities[step]
             first = self.version_str_to_step.by_digest.setdefault(identity.digest, step)
@@ -158,7 +158,7 @@ class Executor:
         force_run_failed: bool = True,
         max_concurrent: int | None = None,
     ) -> dict[Step, str]:
-        """Run `steps` and what they need; returns the output path of every step known.
+        """Run `steps` and what they need; returns the output path of every known step.
 
         Raises RuntimeError "N step(s) failed" from "Step failed: <name>" from the original exception.
         """
@@ -269,7 +269,7 @@ def compute_output_path(
 
 
 _materializing = threading.Lock()
-"""Two threads that materialize configs with the same steps run these once: the second finds them done."""
+"""Two threads that materialize configs with the same steps run them once: the second finds them done."""
 
 
 def materialize(config: Any, *, prefix: str | None = None, output_path: str | None = None) -> Any:

@@ -1,8 +1,8 @@
 """Which of the driver's variables a job gets. This is the one list; docs/slurm.md shows it to users.
 
-A job does not inherit the driver's environment: a session on a login node is full of what is wrong on a node (an agent,
-a display, a temporary folder, the numbers of the job that the driver runs in) or nobody else's business (tokens that
-no step asked for). It gets the variables below that are set. A `*` at the end of a name stands for any ending. Names of
+A job does not inherit the driver's environment: a session on a login node is full of variables that are wrong on a node
+(an agent, a display, a temporary folder, the numbers of the job that the driver runs in) or private (tokens that no
+step asked for). It gets the variables below that are set. A `*` at the end of a name stands for any ending. Names of
 one's own are added in `MARIN_JOB_VARIABLES`, or for all users of a cluster in `jobs.variables` of its file; `env_vars`
 of a step are for that step alone, and win over all of these.
 """
@@ -17,14 +17,14 @@ NAMES_VARIABLE = "MARIN_JOB_VARIABLES"
 """More names, between commas."""
 
 EVERYWHERE = (
-    # ours: prefix, cluster, lease times, trust, log level
+    # our own: prefix, cluster, lease times, trust, log level
     "MARIN_*",
     # language and time
     "LANG",
     "LANGUAGE",
     "LC_*",
     "TZ",
-    # stores: where they are, and who asks
+    # stores: where they are, and with which credentials
     "AWS_*",
     "BOTO_CONFIG",
     "CLOUDSDK_*",
@@ -78,7 +78,7 @@ EVERYWHERE = (
     "PIP_*",
     "UV_*",
 )
-"""What means the same on every machine."""
+"""Variables that mean the same on every machine."""
 
 WITH_SHARED_FILES = (
     # the user, whose home is the same there
@@ -87,7 +87,7 @@ WITH_SHARED_FILES = (
     "SHELL",
     "USER",
     "XDG_*",
-    # what the driver found its programs, packages and libraries by
+    # where the driver finds its programs, packages and libraries
     "PATH",
     "LD_LIBRARY_PATH",
     "MANPATH",
@@ -110,7 +110,7 @@ WITH_SHARED_FILES = (
     # Snakemake, which jobs of hand-written rules start
     "SNAKEMAKE_*",
 )
-"""What names files of the driver: it is right only where nodes have them, too."""
+"""Variables that name files of the driver: valid only if nodes have these files, too."""
 
 OF_THE_DRIVER = (
     "MARIN_RULES_DRIVER_JOB",
@@ -123,7 +123,7 @@ OF_THE_DRIVER = (
 """What leads to the driver's own processes and memory, which no other machine can reach: never passed on."""
 
 OF_THE_DRIVERS_JOB = ("MARIN_RULES_JOB_", STEP_VARIABLE)
-"""Begin the names of what a job is told of itself, and has for its steps, if the driver is in one: never passed on."""
+"""The beginnings of variables that describe a job to itself and its steps, if the driver is in one: never passed on."""
 
 
 def chosen_variables(environment: Mapping[str, str], *, shared: bool, more: Sequence[str] = ()) -> dict[str, str]:

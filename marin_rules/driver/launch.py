@@ -1,4 +1,4 @@
-"""The launch of a step on a cluster: what its job executes, and all that it is given.
+"""The launch of a step on a cluster: what its job executes, and everything that the job is given.
 
 One `Launcher` a run, one `Launch` a job:
 
@@ -11,8 +11,8 @@ One `Launcher` a run, one `Launch` a job:
     launch.folder, launch.log  where it starts, and what it prints to: of the driver's, if its node has them
 
 Where nodes share the driver's files, the job runs the step's worker from them, with the driver's Python or the one of
-the step's environment. Where they do not (`jobs: shared: false` in the cluster's file), all that it needs is below the
-prefix: the plan, with the user's modules in it, and the package as an archive; its script is the `bootstrap` that
+the step's environment. Where they do not (`jobs: shared: false` in the cluster's file), everything it needs is below
+the prefix: the plan, with the user's modules in it, and the package as an archive; its script is the `bootstrap` that
 fetches both. The job is given their digests, and runs nothing else.
 
 The values of variables may be secrets: a cluster hands them over in the job's environment, never in its script, on a
@@ -39,7 +39,7 @@ from marin_rules.worker.module_start import START_VARIABLE, modules_of
 from marin_rules.worker.variables import for_job_elsewhere, one_by_one
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-"""Variables that tell libraries how many cores a job has: else they would take all that a node has."""
+"""Variables that tell libraries how many cores a job has: otherwise they would take all cores of a node."""
 
 _WORKER = "marin_rules.worker"
 
@@ -99,11 +99,11 @@ class Launcher:
 
     @property
     def meeting_place(self) -> str:
-        """Where the machines of a job can leave word for each other."""
+        """Where the machines of a job can leave messages for each other."""
         return os.path.join(self._plan.run.directory, "meetings")
 
     def check(self, steps: Iterable[FrozenStep], groups: Iterable[str] = ()) -> None:
-        """Refuse steps that cannot be launched, as far as is known by now, and `groups` of several; sends nothing."""
+        """Refuse steps that cannot be launched, as far as is known yet, and `groups` of several; sends nothing."""
         if self._settings.shared:
             return
         run = self._plan.run
@@ -119,7 +119,7 @@ class Launcher:
             return
         self.check(steps)
         files = package_files()
-        if self._cluster is not None:  # Jobs ask it for regions and buckets, where they look for the project's files.
+        if self._cluster is not None:  # Jobs need it for regions and buckets, and expect it in the project's files.
             files[f"config/clusters/{self._cluster}.yaml"] = find_cluster_file(self._cluster).read_bytes()
         self._archive = CodeArchive.of(files)
         publish(self._archive, self._plan.run.executor_info_base_path, say)
@@ -167,7 +167,7 @@ class Launcher:
         }
 
     def explain(self, exit_code: int | None) -> str | None:
-        """Why a job never came to its worker, if its exit code tells."""
+        """Why a job never reached its worker, if its exit code says so."""
         return None if self._settings.shared or exit_code is None else _EXITS.get(exit_code)
 
     @property

@@ -1,7 +1,7 @@
 """`executor_main`: the last line of every experiment file.
 
-Started as a script, it reads its flags and runs the steps through the engine. Under Snakemake it hands them over. What
-goes wrong is raised, as Marin raises it; if nobody catches it, the program ends with one line instead of a traceback.
+Started as a script, it reads its flags and runs the steps through the engine. Under Snakemake it hands them over.
+Errors are raised as Marin raises them; if nothing catches them, the program ends with one line instead of a traceback.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ExecutorMainConfig:
     """Regular expressions for step names: these steps and what they need run, and no others."""
 
     max_concurrent: int | None = None
-    """How many steps run at the same time; without it all that are ready, of those on this machine as many as it has
+    """How many steps run at the same time; by default all that are ready, and on this machine as many as it has
     cores."""
 
     force: list[str] | None = None
@@ -81,10 +81,10 @@ def run_experiment(
     description: str | None = None,
     max_concurrent: int | None = None,
 ) -> None:
-    """Do with the steps of an experiment what this process is there for: run them, or hand them over.
+    """Run the steps of an experiment, or hand them over, depending on what this process is for.
 
-    `--dry_run` on the command line is heeded, though whoever gives a config, or uses a StepRunner, need not read any
-    flags: whoever writes it wants nothing to run.
+    `--dry_run` on the command line is heeded, even where a config is given or a StepRunner is used, which read no
+    flags: whoever passes it wants nothing to run.
     """
     if _is_being_imported_by_a_spawned_child():
         return
@@ -168,7 +168,7 @@ _SPELLING = """A list is written as '["^a$", "^b"]'. See --help."""
 
 @_told_briefly()
 def _parse_flags() -> ExecutorMainConfig:
-    import draccus  # Only a script needs them, and they take a while to import.
+    import draccus  # Only a script needs these, and they take a while to import.
     import yaml
 
     try:
@@ -181,7 +181,7 @@ def _parse_flags() -> ExecutorMainConfig:
 
 
 def _with_values(arguments: list[str]) -> list[str]:
-    """Let a bare `--dry_run` mean true, and `--help` ask for help whatever stands beside it.
+    """Let a bare `--dry_run` mean true, and `--help` ask for help whatever else is given.
 
     While draccus prints its help, it accepts no value for a flag that may be None.
     """
@@ -227,7 +227,7 @@ def _run(
 def _hand_over(
     executor: Executor, config: ExecutorMainConfig, steps: Sequence[ExecutorStep[Any] | InputName], most: int | None
 ) -> None:
-    """Make the plan for a driver that is started later; show what it would do, and run nothing."""
+    """Make the plan for a driver that is started later; show what it would do, but run nothing."""
     if config.dry_run:
         raise SettingsError(submitted_plan.NO_DRY_RUN)
     if most is not None and most < 1:

@@ -3,7 +3,7 @@
 Either the cluster's file names one (`jobs: python:`) that has what the worker imports: the quickest way, and the right
 one for images of containers and virtual machines, into which it is built. Or uv, which the node must then have, makes
 one: of the driver's minor version, with the worker's packages in the driver's versions, once for all jobs of a user on
-that node. The job of a driver gets one with all that a driver imports.
+that node. The job of a driver gets one with everything that a driver imports.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ fi"""
 
 @dataclass(frozen=True)
 class NodePython:
-    """How a script comes to a Python."""
+    """How a script gets a Python."""
 
     lines: tuple[str, ...]
-    """What makes it, if it is not there."""
+    """Creates it, if it is missing."""
 
     word: str
-    """What starts it."""
+    """Starts it."""
 
 
 def node_python(settings: JobSettings, prefix: str, version: str, *, drives: bool = False) -> NodePython:

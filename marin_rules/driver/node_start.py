@@ -1,7 +1,7 @@
 """What starts a part of this package on a machine that has none of the driver's files: lines of bash.
 
-All that it needs is below the prefix, and the script is the `bootstrap` that fetches it: the package as an archive, by
-its digest. Nothing else is executed.
+Everything it needs is below the prefix, and the script is the `bootstrap` that fetches it: the package as an archive,
+by its digest. Nothing else is executed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this process and those that it starts print, in a file or object that others read while it grows."""
+"""The output of this process and of those that it starts, in a file or object that others read while it grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OUTPUTS = (1, 2)
 
 
 class PublishedOutput:
-    """Takes standard output and error of this process until it is closed. One thread alone."""
+    """Captures standard output and error of this process until it is closed. For a single thread."""
 
     def __init__(self, path: str) -> None:
         self._object = GrowingObject(path) if is_url(path) else None
@@ -24,14 +24,14 @@ class PublishedOutput:
         self._take(self._descriptor)
 
     def publish(self, patience_seconds: float = 0.0) -> None:
-        """Let others see what was printed by now. Trouble costs no run: the next call tries again."""
+        """Publish what was printed so far. Trouble does not cost the run: the next call tries again."""
         found = self._object
         if found is None:
             return
         try:
             patiently(lambda: found.publish(self._descriptor, lambda: True), seconds=patience_seconds)
         except OSError as error:
-            # Not to where it would be published: whoever looks at the job itself sees why nothing comes.
+            # Not to the published output: a look at the job itself shows why nothing arrives.
             os.write(self._before[1], f"marin-rules: {error}\n".encode())
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class RunLifecycle:
         self._presence = RunPresence(plan)
 
     def warm_up(self) -> None:
-        """Get workers ready for steps on this machine, while the run is still being prepared. It only saves time."""
+        """Get workers ready for steps on this machine, while the run is still being prepared. This only saves time."""
         if self._warm is None:
             try:
                 self._warm = WarmServer()
@@ -72,7 +72,7 @@ class RunLifecycle:
     ) -> None:
         """Make everything ready for jobs. Whatever is missing is reported before anything is written.
 
-        `statuses` are those of all output paths, as they were judged. Environments are built here for steps whose jobs
+        `statuses` are those of all output paths, as assessed. Environments are built here for steps whose jobs
         use the driver's files.
         """
         self._assessment = assessment
@@ -104,15 +104,16 @@ class RunLifecycle:
         return attempt.get("attempt") if attempt.get("id") == self._plan.run.id else None
 
     def nothing_to_run(self) -> None:
-        """Even an experiment whose steps are all done is written down, once, by whoever may write there."""
+        """Even an experiment whose steps are all done is recorded, once, by a user who may write there."""
         with contextlib.suppress(StorageError):
             if read_bytes(experiment_info_path(self._plan)) is None:
                 write_experiment_info(self._plan, Owner.current().worker_id)
 
     def finish(self, *, success: bool, goes_on: bool = False) -> None:
-        """Leave the registry; of a run that did everything, nothing but its data stays.
+        """Leave the registry; a run that did everything leaves nothing but its data.
 
-        `goes_on`: this driver ends, and another one will go on with the run, which stays registered for its jobs' sake.
+        `goes_on`: this driver ends, and another one will continue the run, which stays registered for the sake of its
+        jobs.
         """
         self._presence.end(forgets=success or not goes_on)
         if self.dispatcher is not None:
@@ -124,7 +125,7 @@ class RunLifecycle:
             if not goes_on:
                 self._mark_dependents()
         else:
-            with contextlib.suppress(OSError):  # Nobody reads it any more.
+            with contextlib.suppress(OSError):  # It is no longer read.
                 remove_tree(self._plan.run.directory)
 
     def _mark_dependents(self) -> None:
@@ -149,7 +150,7 @@ class RunLifecycle:
     def _mark(output_path: str, owner: Owner) -> None:
         lease = open_lease(output_path, owner)
         if lease.try_acquire() is not None:
-            return  # Somebody runs it right now.
+            return  # Another worker is running it right now.
         try:
             path = status_path(output_path)
             data = lease.read(path)

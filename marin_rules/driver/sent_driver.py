@@ -1,4 +1,4 @@
-"""What a driver is sent to a machine that has none of our files, so that it runs as if it were here.
+"""What is sent to a machine that has none of our files, so that a driver runs there as if it were here.
 
     <prefix>/experiments/.code/<digest>.zip     the package, the project's files and profiles of the user's own, the
                                                 settings that were read here: an archive like that of steps
@@ -6,8 +6,8 @@
 
 Its job is given the digests of the archive and of the record, which has that of the plan: it runs nothing else.
 
-What can only be read where it is (hand-written rules, a Snakefile or a configuration file of one's own) cannot be sent,
-and is refused with what to do instead.
+Files that can only be read in place (hand-written rules, the user's own Snakefile or configuration file) cannot be
+sent, and are refused with what to do instead.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def pack(arguments: Sequence[str] | None, snakefile: str | None, clusters: Colle
 
 
 def check_no_files(paths: Collection[str]) -> None:
-    """Refuse files that a driver reads where they are."""
+    """Refuse files that a driver reads in place."""
     if paths:
         raise SettingsError(f"{', '.join(paths)}: a driver reads it where it is, {_NOT_THERE}")
 
@@ -106,7 +106,7 @@ class _OwnProfiles:
         self._taken: dict[Path, str] = {}
 
     def take(self, profile: str) -> str:
-        """Where the driver will find a profile; one that nobody finds is left to Snakemake's own words."""
+        """Where the driver will find a profile; a missing one is left for Snakemake to report."""
         folder = profile_folder(profile)
         if folder is None or not folder.is_dir():
             return profile
@@ -116,7 +116,7 @@ class _OwnProfiles:
 
 
 def script_of(record: DriverRecord, archive: CodeArchive, archive_path: str, settings: JobSettings) -> str:
-    """What the job of a driver executes, once the record is in its place."""
+    """What the job of a driver executes, once the record is in place."""
     version = python_version()
     python = node_python(settings, record.prefix, version, drives=True)
     start = start_lines(python, archive_path, archive.digest, version, settings.scratch)

@@ -1,7 +1,7 @@
 """Signals to the process that a person started, passed on to the engine that does the work.
 
 A terminal sends Ctrl-C to both. systemd, `timeout` and the stop button of an IDE know only the process that they
-started, and the engine would go on without it. The engine takes the same signal from both for one.
+started, and the engine would continue without it. The engine treats the same signal from both as one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """While this lasts, signals that would end this process stop `process` instead; yields those that came.
 
     Signals that are ignored (nohup) or that the program handles itself are left alone, and so are all of them outside
-    the main thread, where Python lets nobody handle signals.
+    the main thread, where Python does not allow signal handlers.
     """
     came: list[int] = []
 

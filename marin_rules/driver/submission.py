@@ -6,10 +6,10 @@
     3. a record is written (`state.driver_record`), so that the driver can be listed, followed, stopped and waited for
     4. the supervisor is started (`supervisor`), in a job or here
 
-What runs later is what was there at submission: functions, configs and the user's modules are in the plan, the rest is
-in the unpacked package. Files that can only be read where they are (hand-written rules, a Snakefile of one's own) are
-known by their checksums, and a driver that finds others refuses to start. Settings that people tune during a long run
-(the cluster's file, profiles of their own) are read at each start.
+What runs later is what existed at submission: functions, configs and the user's modules are in the plan, the rest is in
+the unpacked package. Files that can only be read in place (hand-written rules, the user's own Snakefile) are pinned by
+their checksums, and a driver that finds others refuses to start. Settings that people tune during a long run (the
+cluster's file, profiles of their own) are read at each start.
 
 Variables reach the driver in its environment and in no other way.
 """
@@ -70,7 +70,7 @@ ENGINE = "marin_rules.engine"
 _PROFILE_VARIABLE = "SNAKEMAKE_PROFILE"
 _MOST_WARNING_SECONDS = 300
 _TRIES = 5
-"""How often a cluster that does not answer is asked to take a driver."""
+"""How many times a cluster that does not answer is asked to accept a driver."""
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -84,13 +84,13 @@ class Submission:
 
     command: SubmittedCommand
     typed: Sequence[str]
-    """The same, as it was typed."""
+    """The same, as typed."""
 
     variables: Mapping[str, str]
     """Given with `-e`."""
 
     cluster: str | None = None
-    """The cluster's file that was named for the driver."""
+    """The cluster's file named for the driver."""
 
     here: bool = False
     """On this machine, although the run is for a cluster."""
@@ -105,12 +105,12 @@ class Submitted:
     record: DriverRecord
     holder: Holder
     where: str
-    """In a few words for people."""
+    """A short description for people."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A cluster that takes the driver."""
+    """A cluster that accepts the driver."""
 
     cluster: Cluster
     file: str | None
@@ -133,7 +133,7 @@ class _Start:
 
 
 def submit(submission: Submission, is_over: Callable[[DriverRecord], bool], say: Say) -> Submitted:
-    """Submit a driver. Nothing is left behind by a submission that is refused, but for code that the next one uses.
+    """Submit a driver. A submission that is refused leaves nothing behind, except code that the next one uses.
 
     `is_over`: whether a driver has ended; the name of one that has not is taken.
     """
@@ -148,7 +148,7 @@ def submit(submission: Submission, is_over: Callable[[DriverRecord], bool], say:
             sent = _packed(submission, handed, place) if place is not None and not place.sees_files else None
             record = _record(submission, handed, sent, in_job=place is not None)
             os.rename(staging, record.folder)
-            os.mkdir(staging, 0o700)  # For whoever removes it.
+            os.mkdir(staging, 0o700)  # For the process that removes it.
             record.write()
     try:
         if place is not None and sent is not None:
@@ -203,7 +203,7 @@ def _frozen(submission: Submission, folder: str) -> SubmittedPlan:
 
 
 def _place_for(submission: Submission, handed: SubmittedPlan, say: Say) -> _Place | None:
-    """Without a word from the user, the driver goes where its steps go; None for this machine."""
+    """By default the driver goes where its steps go; None for this machine."""
     if submission.here or handed.sends_to is None:
         return None
     if handed.sends_to not in CLUSTER_NAMES:
@@ -228,7 +228,7 @@ def _place_of(name: str) -> _Place:
         )
     cluster = open_cluster(kind)
     settings = read_job_settings(name, may_share=cluster.may_share_files)
-    # Whoever gives drivers machines of their own, on a cluster whose others share nothing, does so for their files.
+    # Drivers get machines of their own, on a cluster whose others share nothing, for the sake of their files.
     sees_files = settings.shared or bool(read_block(path, kind).get("drivers"))
     return _Place(cluster, name, cluster.open_site(name), settings, sees_files)
 
@@ -287,7 +287,7 @@ def checksum(path: str) -> str:
 def _variables(
     base: Mapping[str, str], submission: Submission, handed: SubmittedPlan, record: DriverRecord
 ) -> dict[str, str]:
-    """The environment of the driver. What was given with `-e` is named among what its jobs get, too."""
+    """The environment of the driver. Variables given with `-e` are also listed among those that its jobs get."""
     package = os.path.join(record.code, PACKAGE.name)
     paths = [record.code, os.path.join(package, PLUGINS_FOLDER), base.get("PYTHONPATH", "")]
     names = [os.environ.get(NAMES_VARIABLE, ""), *submission.variables]
@@ -358,7 +358,7 @@ def _start_elsewhere(
     sent: SentDriver,
     say: Say,
 ) -> _Start:
-    """The same for a machine without our files; all that it needs is below the prefix after this."""
+    """The same for a machine without our files; everything it needs is below the prefix afterwards."""
     settings = place.settings
     archive = publish(sent.archive, handed.base, say)
     record.publish()
@@ -382,7 +382,7 @@ def _submit_to(place: _Place, record: DriverRecord, start: _Start, say: Say) -> 
     try:
         ours = Holder(queue.cluster, _submitted(queue, request, record, say))
         holder = record.claim(ours)
-        if not holder.is_same(ours):  # An earlier try was taken after all, and its job is quicker.
+        if not holder.is_same(ours):  # An earlier attempt was accepted after all, and its job was quicker.
             queue.cancel([str(ours.job)])
     finally:
         queue.close()
@@ -390,13 +390,13 @@ def _submit_to(place: _Place, record: DriverRecord, start: _Start, say: Say) -> 
 
 
 def _warning_seconds(resources: Mapping[str, Any]) -> int:
-    """How long before its time limit a driver starts anew: in good time, but not as soon as it has begun."""
+    """How long before its time limit a driver restarts: in good time, but not right after it has begun."""
     minutes = resources.get("runtime")
     return _MOST_WARNING_SECONDS if minutes is None else min(_MOST_WARNING_SECONDS, minutes * 60 // 4)
 
 
 def _submitted(queue: JobQueue, request: JobRequest, record: DriverRecord, say: Say) -> str:
-    """The id of the driver's job. A submission that gets no answer may have been made: the queue is looked at first."""
+    """The id of the driver's job. A submission without an answer may have been accepted: the queue is checked first."""
     for tries in range(1, _TRIES + 1):
         try:
             if tries > 1 and (found := _job_of(queue, record)) is not None:

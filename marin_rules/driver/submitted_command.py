@@ -1,6 +1,6 @@
 """What a person submits: the words after `marin-rules submit ... --`, and the variables given with `-e`. Pure.
 
-Only two programs are understood, for only these have a plan that can be made now and run later:
+Only two programs are supported, because only these have a plan that can be made now and run later:
 
     snakemake ...        with all of its flags
     python x.py ...      with the flags of `executor_main`
@@ -28,7 +28,7 @@ _FILES = {"-s": "-s", "--snakefile": "-s", "--profile": "--profile", "--workflow
 
 
 class Program(Enum):
-    """What is submitted."""
+    """The program that is submitted."""
 
     SNAKEMAKE = "snakemake"
     PYTHON = "python"
@@ -126,7 +126,7 @@ def _grouped(arguments: Sequence[str]) -> list[tuple[str | None, list[str]]]:
 
 
 def inside(path: str, project: Path, code: Path) -> str | None:
-    """Where a file of the project is in the code that is sent; None for a file that is none of the project's."""
+    """Where a file of the project is in the code that is sent; None for a file that is not the project's."""
     try:
         return str(code / Path(path).resolve().relative_to(project.resolve()))
     except ValueError:

@@ -1,8 +1,8 @@
-"""How a plan that is made now comes to a driver that runs it later.
+"""How a plan that is made now reaches a driver that runs it later.
 
-`marin-rules submit` starts the user's own command once, as a dry run, with a variable that asks for the plan. Whatever
-is wrong with the command, the experiment or the cluster is so reported in the words of any run, before anything is
-submitted; and there is no second way to a plan.
+`marin-rules submit` starts the user's own command once, as a dry run, with a variable that asks for the plan. So
+anything wrong with the command, the experiment or the cluster is reported as in any run, before anything is submitted;
+and there is no second code path to a plan.
 
     <folder>/plan          the frozen plan, in a folder of the user's alone
     the memory of submit   all else, as lines of JSON: values of variables (`env_vars` of steps) never touch a file
@@ -29,14 +29,14 @@ NO_DRY_RUN = "a dry run is not submitted: run the command as it is, without `mar
 
 @dataclass(frozen=True)
 class SubmittedPlan:
-    """What the user's command came to."""
+    """The result of the user's command."""
 
     run_id: str
     digest: str
     experiment: str
     prefix: str
     base: str
-    """Where the prefix keeps what belongs to no step: `Run.executor_info_base_path`."""
+    """Where the prefix keeps what does not belong to a step: `Run.executor_info_base_path`."""
 
     plan_path: str
     """Where the run will keep its plan."""
@@ -55,7 +55,7 @@ class SubmittedPlan:
 
 
 def is_plan_wanted() -> bool:
-    """Whether this process is to hand its plan over, and to run nothing: not so a program that an experiment starts."""
+    """Whether this process should hand its plan over and run nothing, unlike a program that an experiment starts."""
     return os.environ.get(_VARIABLE, "").startswith(f"/proc/{os.getppid()}/")
 
 
@@ -65,7 +65,7 @@ def is_wanted() -> bool:
 
 
 def hand_plan_over(plan: FrozenPlan, *, max_concurrent: int | None = None) -> None:
-    """Called by whoever makes the plan."""
+    """Called by the process that makes the plan."""
     target, _, folder = os.environ[_VARIABLE].partition(" ")
     write_plan(plan, os.path.join(folder, "plan"))
     run = plan.run
@@ -109,7 +109,7 @@ class Receiver:
         """What the command that makes the plan is started with."""
 
     def received(self) -> SubmittedPlan:
-        """What was handed over, once the command has ended."""
+        """The plan that was handed over, once the command has ended."""
         size = os.fstat(self._descriptor).st_size
         facts: dict[str, Any] = {}
         for line in os.pread(self._descriptor, size, 0).splitlines():

@@ -1,22 +1,22 @@
 """`python -m marin_rules.driver.supervisor FOLDER`: a submitted driver, in its job or process.
 
-It starts the engine with the plan that was made at submission, waits for it, and writes down how the run ended. It
-alone listens to signals, and decides what they mean for the jobs of the run's steps (`order_for`):
+It starts the engine with the plan that was made at submission, waits for it, and records how the run ended. It alone
+handles signals, and decides what they mean for the jobs of the run's steps (`order_for`):
 
 - **A person ends the run** (`marin-rules jobs stop`, or the cluster's own command): the engine is told to stop, which
-  cancels its jobs. `jobs stop` leaves a word in the driver's folder first; without one, the cluster is asked why it
-  ends the job.
+  cancels its jobs. `jobs stop` leaves a note in the driver's folder first; without one, the cluster is asked why it is
+  ending the job.
 - **The cluster takes the machine away** (preemption, requeue, a node set down) or the time limit comes: the jobs of
-  steps have machines of their own and go on. The engine is told to leave them, and the driver, started again in the
-  same job, finds them by their tags. At the time limit no cluster starts it again by itself: the driver asks for it.
-- **Nobody knows** (the cluster does not answer): the jobs are left. Their results count whoever waits for them, and
-  they can be cancelled at any time; what was cancelled by mistake is lost.
+  steps have machines of their own and continue. The engine is told to leave them, and the driver, started again in the
+  same job, finds them by their tags. At the time limit no cluster restarts it automatically: the driver requests it.
+- **The reason is unknown** (the cluster does not answer): the jobs are left. Their results are used whoever waits for
+  them, and they can be cancelled at any time; what was cancelled by mistake is lost.
 
-On a machine that is no cluster's, nobody starts a driver again: there every signal is a person's.
+On a machine outside any cluster, nothing restarts a driver: there every signal comes from a person.
 
-An engine that is killed (by the kernel, for memory) is started again, some times.
+An engine that is killed (by the kernel, for lack of memory) is restarted, a few times.
 
-A driver on a machine that does not see the folder of its user begins in `supervisor_elsewhere`, and goes on here.
+A driver on a machine that does not see its user's folder begins in `supervisor_elsewhere`, and continues here.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _WATCHED = frozenset({*_SIGNALS, signal.SIGCHLD})
 
 _MOST_RESTARTS = 3
 _PAUSE_SECONDS = 2.0
-"""Between the death of an engine and its next start: a signal that killed it may be on its way to us, too."""
+"""The pause before a dead engine is restarted: a signal that killed it may be on its way to us, too."""
 
 _PUBLISH_SECONDS = 3.0
-"""Between two looks at what a driver has printed: a store takes no more than one write of an object a second."""
+"""The pause between two publications of a driver's output: a store accepts one write per object and second."""
 
 LAST_WORDS_SECONDS = 20.0
 """How long the end of a log is worth waiting for, if the store does not answer."""
 
 _END_SECONDS = 900.0
-"""For how long a driver whose run has ended tries to write that down: as long as a worker whose step is done."""
+"""How long a driver whose run has ended tries to record that: as long as a worker whose step is done."""
 
 
 class Order(Enum):
@@ -63,14 +63,14 @@ class Order(Enum):
 
     STOP = "stop"
     LEAVE = "leave"
-    """The driver's job has been queued again; those of steps go on."""
+    """The driver's job has been requeued; those of steps continue."""
 
     START_AGAIN = "start again"
-    """The same, but the driver must have its job queued again itself."""
+    """The same, but the driver must requeue its job itself."""
 
 
 def order_for(number: int, *, is_asked_to_stop: bool, why: Callable[[], EndCause] | None) -> Order:
-    """What to do about a signal. `why` asks the cluster why it ends the driver's job; None outside of jobs."""
+    """What to do about a signal. `why` asks the cluster why it is ending the driver's job; None outside of jobs."""
     if is_asked_to_stop or why is None or number == signal.SIGINT:
         return Order.STOP
     if number == signal.SIGUSR1:  # The warning before the time limit, which was asked for.
@@ -82,7 +82,7 @@ _ORDERS = {
     EndCause.CANCELLED: Order.STOP,
     EndCause.STARTS_AGAIN: Order.LEAVE,
     EndCause.TIME_LIMIT: Order.START_AGAIN,
-    # A warning before the machine is taken away: to end now would end the job for good.
+    # A warning before the machine is taken away: ending now would end the job for good.
     EndCause.SIGNAL: Order.START_AGAIN,
     EndCause.UNKNOWN: Order.LEAVE,
 }
@@ -94,7 +94,7 @@ class Supervisor:
     def __init__(
         self, record: DriverRecord, allocation: Allocation | None, publish: Callable[[float], None] | None = None
     ) -> None:
-        """`publish`: called time and again, and before the end is written down, with how many seconds it may take."""
+        """`publish`: called repeatedly, and before the end is recorded, with the number of seconds it may take."""
         self._record = record
         self._allocation = allocation
         self._publish = publish
@@ -136,7 +136,7 @@ class Supervisor:
     def _command(self) -> tuple[list[str], dict[str, str]]:
         """What is started, and its further variables."""
         record = self._record
-        # A run that has begun knows what is forced, by patterns, by flags and for their sake.
+        # A run that has begun knows what is forced: by patterns, by flags and as a consequence.
         plan = record.plan_path if modified_time(record.plan_path) is not None else record.own_plan_path
         module, *words = record.words
         cores = None if self._allocation is None else self._allocation.cpus or 1
@@ -152,7 +152,7 @@ class Supervisor:
         return [*command, *words], variables
 
     def _hear_late_signals(self, code: int) -> None:
-        """A signal to all processes of a job may have killed the engine before it came here."""
+        """A signal to all processes of a job may have killed the engine before it arrived here."""
         seconds = _PAUSE_SECONDS if code < 0 and self._order is None else 0.0
         while (found := signal.sigtimedwait(_SIGNALS, seconds)) is not None:
             self._signalled(found.si_signo)
@@ -165,7 +165,7 @@ class Supervisor:
         if order is Order.STOP:
             say("stopping the run and its jobs")
         elif self._order is not None:
-            return  # It is about to be started again anyhow.
+            return  # It is about to be restarted anyway.
         elif order is Order.START_AGAIN and not self._has_itself_queued_again():
             return
         elif order is Order.LEAVE and self._allocation is not None and not self._allocation.may_start_again:
@@ -190,19 +190,19 @@ class Supervisor:
         return True
 
     def _end(self, code: int) -> int:
-        """The end of the run, unless it goes on with the next start."""
+        """The end of the run, unless it continues at the next start."""
         if self._publish is not None:
             self._publish(LAST_WORDS_SECONDS)
         exit_code = 128 - code if code < 0 else code
         if code < 0 and self._order is Order.STOP:
-            exit_code = STOPPED_CODE  # Ours, perhaps before it could listen to us: that is no death of its own.
+            exit_code = STOPPED_CODE  # Our signal, perhaps before it could handle it: not a death of its own.
         if self._order in (Order.LEAVE, Order.START_AGAIN) and code != 0:
             return exit_code
         self._write_end(exit_code)
         return exit_code
 
     def _write_end(self, exit_code: int) -> None:
-        """Whoever waits for the run learns from this how it ended: a full disk must not make it one that is gone."""
+        """This tells those who wait for the run how it ended: a full disk must not turn it into one that is gone."""
         give_up = time.monotonic() + _END_SECONDS
         persistently(
             lambda: self._record.write_end(exit_code),
@@ -222,7 +222,7 @@ def main() -> int:
 
 
 def supervise(record: DriverRecord, drive: Callable[[Allocation | None], int]) -> int:
-    """Call `drive` if this job or process is the driver and the run is to go on; returns an exit code."""
+    """Call `drive` if this job or process is the driver and the run should continue; returns an exit code."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)  # What is ignored is not waited for, either.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

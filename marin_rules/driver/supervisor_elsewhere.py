@@ -1,9 +1,9 @@
 """`python -m marin_rules.driver.supervisor_elsewhere RECORD DIGEST`: a submitted driver on a machine without our files.
 
 Its job has fetched the package (see `software.bootstrap`). This takes the record at RECORD, unless its SHA-256 is not
-DIGEST, and supervises the driver in a folder of its own, which is removed at the end. What the driver prints grows in
-the driver's place below the prefix, where its end is written down as well. Of several jobs that were submitted for a
-driver, the one that claims the place first drives; the others end.
+DIGEST, and supervises the driver in a folder of its own, which is removed at the end. The driver's output grows in its
+place below the prefix, where its end is also recorded. Of several jobs that were submitted for a driver, the one that
+claims the place first drives; the others end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _drive(record: DriverRecord, allocation: Allocation | None) -> int:
 
 
 def _prepare(folder: str) -> None:
-    """Let the engine find our plug-ins, and keep what it writes down for this machine to the driver's folder."""
+    """Let the engine find our plug-ins, and keep what it records for this machine in the driver's folder."""
     plugins = os.path.join(folder, CODE, PACKAGE.name, PLUGINS_FOLDER)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), plugins]))
     os.environ["XDG_STATE_HOME"] = os.path.join(folder, "state")
