@@ -1,4 +1,4 @@
-"""An array step whose tasks are jobs of a cluster: how it begins and ends, with no worker that has it as a whole.
+"""An array step whose tasks are jobs of a cluster: how it begins and ends without a worker that holds the whole step.
 
 Nobody holds the step's lease while its tasks run; each task has its own. The driver takes the lease for a moment to
 begin the step (`begin_array`), and whoever sees that nothing is left to do takes it to end the step (`end_array`): the
@@ -40,7 +40,7 @@ from marin_rules.worker.step_books import StepBooks
 from marin_rules.worker.step_call import Outcome
 
 _REFUSALS = 5
-"""How often somebody may change the status of a step that we are about to begin. Mostly that is their last word."""
+"""How often somebody may change the status of a step that we are about to begin. Usually that is their last write."""
 
 _PAUSE_SECONDS = 0.5
 _PATIENCE_LIFETIMES = 3
@@ -57,7 +57,7 @@ class Begun:
 
 
 def begin_array(plan: FrozenPlan, step: FrozenStep) -> Begun | LeaseRecord | None:
-    """Begin an array step, or go on with it; who has it, if somebody does; None if it is done."""
+    """Begin an array step, or continue it; returns who has it, if somebody does; None if it is done."""
     owner = Owner.current()
     books = StepBooks(plan, step, owner, in_job=True, patiently=patiently)
     holder = patiently(books.lease.try_acquire)
@@ -93,7 +93,7 @@ def _take(books: StepBooks) -> bool:
 
 
 def round_is_over(step: FrozenStep, number: int) -> bool:
-    """Whether another round of tasks than this one is the one that counts."""
+    """Whether a round of tasks other than this one is the current one."""
     layout = read_layout(step.output_path)
     return layout is None or (layout.tasks, layout.round) != (step.tasks, number)
 
@@ -117,11 +117,11 @@ def end_if_all_done(plan: FrozenPlan, step: FrozenStep, number: int, *, after: i
 
 
 _ONE_BY_ONE = 3
-"""So many records are looked at one after the other, before all are asked for."""
+"""This many records are checked one by one before all are requested."""
 
 
 def done(records: Mapping[int, TaskRecord]) -> Conclusion:
-    """What came of a step whose tasks are all done; `records` has all of them."""
+    """The outcome of a step whose tasks are all done; `records` has all of them."""
     artifacts = [records[task].fields.get("artifact") for task in range(len(records))]
     cost = cost_of_tasks(record.fields for record in records.values())
     return Conclusion(Status.SUCCESS, Outcome(artifact=joined_artifacts(artifacts)), cost=cost)
@@ -137,7 +137,7 @@ def end_array(
     waits: bool = True,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Write down what came of the step as a whole; False if that is left to somebody else.
+    """Record the outcome of the step as a whole; False if that is left to somebody else.
 
     `waits`: for whoever has the step's lease, some time.
     """
@@ -163,7 +163,7 @@ def end_array(
         try:
             _write(plan, step, books, owner, conclusion, say)
         except (ChangedError, LeaseLostError):
-            return False  # Somebody, whose lease we took over, has just said something else; or ours was taken over.
+            return False  # Somebody whose lease we took over has just written something else; or ours was taken over.
     return True
 
 
@@ -199,19 +199,19 @@ def _write(
         log.flush()
     finally:
         log.close()
-    # What all records say may be said over anything; a failure is no word against somebody's success.
+    # What all records agree on may overwrite anything; a failure must not overwrite somebody's success.
     books.close(conclusion, overwrite if conclusion.status is Status.SUCCESS else commit)
 
 
 def _facts_so_far(
     plan: FrozenPlan, step: FrozenStep, books: StepBooks, owner: Owner, finished: float
 ) -> dict[str, Any]:
-    """What the driver wrote down when it began the step, and else what can be said without that."""
+    """What the driver recorded when it began the step, or else what can be said without that."""
     path = info_path(step.output_path)
     data = patiently(lambda: books.lease.read(path))
     facts: dict[str, Any] = {} if data is None else parse_info(data, path).get("run", {})
     facts = {**attempt_facts(plan.run, owner, 1, finished), **facts}
-    facts.pop("error", None)  # Of whoever saw a task fail that has been done since.
+    facts.pop("error", None)  # From a worker that saw a task fail that has been done since.
     try:
         seconds = max(0.0, finished - parse_timestamp(facts["started"]))
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""What is known of an attempt when it begins, as it is written down."""
+"""What is known about an attempt when it begins, as recorded."""
 
 from __future__ import annotations
 

@@ -12,5 +12,5 @@ def run_step_command() -> Path:
 
 
 def element_arguments(number: int, first_task: int) -> Sequence[str]:
-    """What the worker of an array step is told in an element of a job array: see `worker.main`."""
+    """The arguments of the worker of an array step in an element of a job array: see `worker.main`."""
     return (f"--round={number}", f"--first-task={first_task}")

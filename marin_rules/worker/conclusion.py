@@ -1,4 +1,4 @@
-"""What an attempt at a step came to. A pure decision, from what is known of the step's process.
+"""The outcome of an attempt at a step. A pure decision, from what is known about the step's process.
 
 SUCCESS needs three witnesses that agree: the function returned, in the step's own process; that process then ended as
 Python ends, and says so by its exit code; and no stop signal had been delivered, or the step declared its output
@@ -19,7 +19,7 @@ from marin_rules.worker.step_end import END_SECONDS_VARIABLE, EXIT_THROUGH, EXIT
 from marin_rules.worker.step_process import Returned
 
 _CLOCK_SECONDS = 0.5
-"""How much later than the process itself its worker may have learned that the function had returned."""
+"""How much later than the process itself its worker may learn that the function had returned."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Conclusion:
     outcome: Outcome
     stopped_by: int = 0
     cost: Cost | None = None
-    """Of an array step: what its tasks came to, if that is known."""
+    """For an array step: the outcome of its tasks, if known."""
 
 
 def conclude(
@@ -54,7 +54,7 @@ def conclude(
 
 
 def is_through(exit_status: int) -> bool:
-    """Whether the process of a step that has not failed came to the end of what Python does when it ends."""
+    """Whether the process of a step that has not failed completed Python's shutdown."""
     return os.WIFEXITED(exit_status) and os.WEXITSTATUS(exit_status) == EXIT_THROUGH
 
 

@@ -1,10 +1,9 @@
-"""How a process ends while daemon threads are still at work: it is taken apart around them, and they stay where they
-are.
+"""How a process ends while daemon threads are still running: it is torn down around them, and they stay where they are.
 
 Python ends such threads when they next ask for the interpreter's lock, in the middle of whatever they call. If that is
-C++ (tensorstore, pybind11), the whole process aborts: a good step would have failed at its very end, now and then. So
-Python's own last phase is left out. What matters of it is done here: destructors run, and C's exit handlers. The lock
-is kept meanwhile, and a thread that waits for it does no harm.
+C++ (tensorstore, pybind11), the whole process aborts: a good step would occasionally fail at its very end. So Python's
+own last phase is skipped. The parts that matter are done here: destructors run, and C's exit handlers. The lock is kept
+meanwhile, and a thread that waits for it does no harm.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from types import ModuleType
 from typing import NoReturn
 
 _WITHOUT_TURNS = 1e6
-"""Seconds until another thread may ask for its turn: longer than any end may take."""
+"""Seconds until another thread may request its turn: longer than any shutdown may take."""
 
 
 def has_daemon_threads() -> bool:
@@ -43,7 +42,7 @@ def end_beside_threads(code: int, kept_modules: Collection[str]) -> NoReturn:
 
 
 def _forget_hooks() -> None:
-    """Call nothing any more that libraries have left to be called: it would find its modules empty, and complain."""
+    """Drop what libraries have registered to be called: it would find its modules empty, and complain."""
     gc.callbacks.clear()
     warnings.simplefilter("ignore")
     threading.excepthook = lambda arguments: None

@@ -1,7 +1,7 @@
-"""The end of a step's process, as its worker sees to it: asked to stop, waited for, ended at last.
+"""How a worker ends a step's process: it asks it to stop, waits, and finally kills it.
 
 A stop signal is passed on to all processes of the step, which have some time to save what they have. A function that
-has returned has some time for its threads and exit handlers, longer than anybody should need. What is still there
+has returned has some time for its threads and exit handlers, longer than anything should need. What is still running
 after that is killed.
 """
 
@@ -20,17 +20,17 @@ JOB_STOP_GRACE_SECONDS = 20.0
 of a cluster, where it may have a large checkpoint to write. Clusters give a job about 30 s, or what the site says."""
 
 _TELL_SECONDS = 10.0
-"""How long a process may take to end before people are told what it waits for."""
+"""How long a process may take to end before the wait is reported."""
 
 _OVERDUE_SECONDS = 5.0
-"""How much longer than it may a process has to end itself, with the stacks of its threads in the log."""
+"""How much longer than allowed a process has to end itself, with the stacks of its threads in the log."""
 
 _STRAY_SECONDS = 1.0
 """How long helpers of a library (such as the resource tracker of `multiprocessing`) may take to end after a step."""
 
 _HELPER_SECONDS = 5.0
 _HELPER_POLL_SECONDS = 0.01
-"""How long the helpers of `multiprocessing` may take to tidy up after a step, and how often they are looked at."""
+"""How long the helpers of `multiprocessing` may take to clean up after a step, and how often they are checked."""
 
 
 class Ending:
@@ -54,7 +54,7 @@ class Ending:
         return min(self._kill_at, self._tell_at)
 
     def watch(self, stop_signal: int) -> None:
-        """See what is to be done now. `stop_signal` is what this worker was told, 0 for nothing."""
+        """Do what is due now. `stop_signal` is the signal that this worker received, 0 for none."""
         now = time.monotonic()
         returned = self._process.returned
         if returned is not None and self._returned_at is None:
@@ -141,7 +141,7 @@ def _is_helper(pid: int) -> bool:
 
 
 def _name(pid: int) -> str | None:
-    """What people call a running process; None for one that has ended."""
+    """The name of a running process for people; None for one that has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             name, _, rest = file.read().partition("(")[2].rpartition(")")

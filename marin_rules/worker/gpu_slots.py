@@ -6,7 +6,7 @@ locks a small file for each GPU before the step starts, and names them to the st
 - A worker takes all the GPUs that its step needs at once, or none. While it waits it holds nothing.
 - The locks end with the worker, whatever kills it, and no process of the step ever has them.
 - A step that asks for more GPUs than there are gets all of them; where there are none, it runs without.
-- A run inside a step shares out the GPUs of that step.
+- A run inside a step shares the GPUs of that step among its own steps.
 
 Only GPUs of one name are one: runs that share a machine must not name them by number here and by UUID there. There is
 no queue: a step that wants many waits for a moment in which so many are free.
@@ -27,9 +27,10 @@ from marin_rules.clusters.this_machine import GPU_VARIABLE, gpus
 from marin_rules.errors import MarinRulesError
 
 DEPTH_VARIABLE = "MARIN_GPU_DEPTH"
-"""How many steps with GPUs this process is inside of; not set for none.
+"""How many steps with GPUs this process is inside; not set for none.
 
-Each depth has locks of its own. Else a run inside a step would wait for GPUs until that step ends, which waits for it.
+Each depth has locks of its own. Otherwise a run inside a step would wait for GPUs until that step ends, which waits for
+it.
 """
 
 PLACE = "/tmp"
@@ -80,7 +81,7 @@ class GpuSlots:
                 if len(self._locks) == needed:
                     return None
                 if len(busy) > len(there) - needed:
-                    break  # Going on would only keep the others from their GPUs: of two who want all, one gets them.
+                    break  # Continuing would only keep others from their GPUs: of two that want all, one gets them.
         except BaseException:
             self.release()
             raise
@@ -88,13 +89,13 @@ class GpuSlots:
         return f"needs {needed} of {', '.join(there)}, but {', '.join(busy)}"
 
     def _file_name(self, gpu: str) -> str:
-        """Inside a job of a cluster GPUs are numbered anew: its first one need not be that of another job."""
+        """Inside a job of a cluster GPUs are renumbered: its first one need not be that of another job."""
         job = current_allocation()
         own = [] if job is None else [f"job{quote(job.job_id, safe='')}"]
         return "-".join([*own, str(self._depth), quote(gpu, safe="")])
 
     def release(self) -> None:
-        """Give the GPUs back. The step must have ended."""
+        """Release the GPUs. The step must have ended."""
         for lock in self._locks.values():
             lock.release()
         self._locks = {}
@@ -110,7 +111,7 @@ class _Lock:
 
     @classmethod
     def take(cls, path: str, holder: str) -> Self | str:
-        """The lock for `holder`, or who has it already."""
+        """The lock for `holder`, or who already has it."""
         while True:
             lock = cls(path)
             try:
@@ -122,7 +123,7 @@ class _Lock:
             if lock._is_at_path():
                 lock._note(holder)
                 return lock
-            os.close(lock._descriptor)  # Whoever had it removed it in this very moment.
+            os.close(lock._descriptor)  # Its holder removed it at this very moment.
 
     def release(self) -> None:
         if self._is_at_path():

@@ -1,7 +1,7 @@
 """Another machine of a step's job: no worker, no lease, only ranks, when the worker of the step asks for them.
 
 On some clusters all machines of a job start with the same command. The first of them runs the step's worker; the others
-come here. What they are to run is known from that command, with the digests of plan and code: the worker only says
+come here. What they run is known from that command, with the digests of plan and code: the worker only says
 when.
 """
 

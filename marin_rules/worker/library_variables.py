@@ -44,8 +44,8 @@ def library_variables(process: ThisProcess, gpu_count: int) -> dict[str, str]:
 
 
 def leave_outer_step(variables: MutableMapping[str, str]) -> None:
-    """Forget which process of another step these variables are of, for a run inside a step."""
-    with contextlib.suppress(MarinRulesError):  # Not all there: nothing that a worker has set.
+    """Remove these variables if they describe a process of another step, for a run inside a step."""
+    with contextlib.suppress(MarinRulesError):  # Incomplete: not set by a worker.
         outer = ThisProcess.from_variables(variables)
         for name, value in library_variables(outer, _gpu_count(variables)).items():
             if variables.get(name) == value:
@@ -55,13 +55,13 @@ def leave_outer_step(variables: MutableMapping[str, str]) -> None:
 
 
 def forget_library_variables(variables: MutableMapping[str, str]) -> None:
-    """Remove what the driver's environment says of processes, before a step of several gets its own variables."""
+    """Remove what the driver's environment says about processes, before a step of several gets its own variables."""
     for name in _NAMES:
         variables.pop(name, None)
 
 
 def add_library_variables(variables: MutableMapping[str, str]) -> None:
-    """Tell libraries which process this is, where nothing else was said to the step."""
+    """Tell libraries which process this is, unless the step was given other values."""
     process = ThisProcess.from_variables(variables)
     for name, value in library_variables(process, _gpu_count(variables)).items():
         variables.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""Whether a process has C libraries that may have something to do at its end, beside those of Python and its worker.
+"""Whether a process has C libraries that may have something to do when it ends, besides those of Python and its worker.
 
 A library comes with an extension module, or through ctypes; the loader counts both. What a step registers by hand with
 the C library itself (`__cxa_atexit` through ctypes) without loading another one is not seen here.
@@ -11,11 +11,11 @@ import os
 from typing import Any
 
 _has_preloaded = "LD_PRELOAD" in os.environ or os.path.exists("/etc/ld.so.preload")
-"""Libraries that somebody puts into every program, most of them to write at its end what they have seen of it."""
+"""Libraries that are injected into every program, mostly to write a report about it at its end."""
 
 
 class _Library(ctypes.Structure):
-    """What dl_iterate_phdr(3) tells of a library, up to what is of use here."""
+    """What dl_iterate_phdr(3) reports about a library, as far as it is of use here."""
 
     _fields_ = (
         ("address", ctypes.c_void_p),
@@ -36,7 +36,7 @@ _visit = _VISIT(_note_loads)
 
 
 def loaded_so_far() -> int | None:
-    """How many libraries this process has loaded since it started; None if that is not known, or tells nothing."""
+    """How many libraries this process has loaded since it started; None if that is unknown or meaningless."""
     if _has_preloaded:
         return None
     found = ctypes.c_ulonglong()

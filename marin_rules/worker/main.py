@@ -1,10 +1,10 @@
-"""The command line of a worker, and what it makes of it.
+"""The command line of a worker, and its interpretation.
 
     python -m marin_rules.worker --plan PLAN --step NAME-HASH
     python -m marin_rules.worker --plan PLAN --step NAME-HASH --round 1 --first-task 1000
 
-The second is an element of a job array: its task is the first one plus its index in the array. It has no worker of the
-whole step beside it, so whoever does the last task ends the step, too.
+The second is an element of a job array: its task is the first one plus its index in the array. There is no worker for
+the whole step, so the one that does the last task also ends the step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(
     client: int | None = None,
     process: StepProcess | None = None,
 ) -> int:
-    """Run the step that the options name; `plan` and `process` are given if they are there already.
+    """Run the step that the options name; `plan` and `process` are given if they exist already.
 
     `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
     """
@@ -87,7 +87,7 @@ def _run_element(plan: FrozenPlan, step: FrozenStep, number: int, first_task: in
         try:
             end_if_all_done(plan, step, number, after=task, say=_say)
         except (MarinRulesError, OSError) as error:
-            # The task is done all the same, and the driver ends the step, or the next one does.
+            # The task is done anyway, and the driver or the next one ends the step.
             _say(f"step {step.name}: could not see whether all of its tasks are done, and end it: {error}")
     return code
 

@@ -1,7 +1,7 @@
 """How a module of ours is started on another machine of the step's cluster.
 
-Where machines share files, with the Python that runs this one. Where they do not, the launch of the step has sent along
-what fetches Python and code there, as it did on this machine.
+Where machines share files, with the Python that runs this one. Where they do not, the launch of the step provides what
+fetches Python and code there, as it did on this machine.
 """
 
 from __future__ import annotations

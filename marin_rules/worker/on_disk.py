@@ -1,4 +1,4 @@
-"""What a step has written is on the disk before its SUCCESS is: that outlives a power cut, so its data have to."""
+"""A step's data is on disk before its SUCCESS is: SUCCESS survives a power cut, so the data must, too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from marin_rules.storage.flush import flush_folder
 from marin_rules.worker.step_call import Outcome
 
 _BOOKS = ".executor_"
-"""What workers write beside the data begins so, and each of them sees to that itself."""
+"""The prefix of files that workers write beside the data, and flush themselves."""
 
 
 def brought_to_disk(outcome: Outcome, output_path: str) -> Outcome:

@@ -1,4 +1,5 @@
-"""`python -m marin_rules.worker.own_environment MODULE ...`: a module of ours, in an environment its node has to make.
+"""`python -m marin_rules.worker.own_environment MODULE ...`: a module of ours, in an environment that its node has to
+build.
 
 Where nodes share the driver's files, the driver makes the environments of steps before the first job. Where they do
 not, each node makes those that its jobs need, once, with uv; then the module (the worker of a step, or

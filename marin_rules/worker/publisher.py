@@ -1,4 +1,4 @@
-"""Makes a running step visible to others: its info at first, its log time and again, from a thread of its own.
+"""Makes a running step visible to others: its info at first, its log repeatedly, from a thread of its own.
 
 Apart from the heartbeat, which must not wait for a long log on a slow link.
 """
@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 
 class Publisher:
-    """Publishes between `start` and `stop`. What it calls must bear trouble itself.
+    """Publishes between `start` and `stop`. What it calls must handle trouble itself.
 
-    `publish` gets a function that says whether to go on, to be asked now and then.
+    `publish` gets a function that says whether to continue, to be called occasionally.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Publisher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Nothing is begun after this; waits for what is being done."""
+        """Nothing is started after this; waits for what is in progress."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

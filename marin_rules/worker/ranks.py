@@ -1,4 +1,4 @@
-"""A step on several machines: one process on each, all of one mind about who they are.
+"""A step on several machines: one process on each, all agreeing on who they are.
 
 In a job with several machines its cluster starts the same process on every one of them (see `clusters.ranks` and
 `rank`). Each knows from `this_process()` which one it is and where to meet the others; so do jax.distributed, torch and
@@ -45,7 +45,7 @@ from marin_rules.worker.step_call import Outcome
 RANK = "marin_rules.worker.rank"
 
 LOCAL_RANKS_VARIABLE = "MARIN_LOCAL_RANKS"
-"""Set to 1, all replicas of a step run as processes of one machine: to try out what is meant for several."""
+"""If set to 1, all replicas of a step run as processes of one machine: to try what is meant for several."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class StepRanks:
 def ranks_of(step: FrozenStep) -> StepRanks | None:
     """The ranks that the step runs in; None for a step of one process.
 
-    Called while the variables that steer the run are still there, before the step has its own.
+    Called while the variables that control the run are still there, before the step has its own.
     """
     ranks = _ranks_of(step)
     if ranks is None:
@@ -85,7 +85,7 @@ def _ranks_of(step: FrozenStep) -> Ranks | None:
 
 def run_ranks(step_ranks: StepRanks, plan: FrozenPlan, step: FrozenStep) -> Outcome:
     """Run the step in all its ranks, and wait for all of them."""
-    # The ranks are told to stop as well, and may have something to write yet: this process waits for their end. (A
+    # The ranks are told to stop as well, and may still have something to write: this process waits for their end. (A
     # handler and not SIG_IGN, which they would inherit.)
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     os.chdir(step_ranks.folder)
@@ -115,12 +115,12 @@ def _run_once(step_ranks: StepRanks, plan: FrozenPlan, step: FrozenStep, logs: R
 
 
 def rank_arguments(plan: FrozenPlan, step: FrozenStep) -> list[str]:
-    """What a rank is told of its step; where it leaves its report comes after that."""
+    """A rank's arguments about its step; the place for its report follows them."""
     return ["--digest", plan.digest, "--plan", plan.run.plan_path, "--step", step.key]
 
 
 def _purpose(step: FrozenStep) -> str:
-    """Tells this attempt at the step from all others that may run at the same time."""
+    """Distinguishes this attempt at the step from all others that may run at the same time."""
     job = current_allocation()
     return step.key if job is None else f"{step.key} in job {job.job_id}, restart {job.restarts}"
 
@@ -146,7 +146,7 @@ def check_report(run: Run, folder: str) -> None:
 
 
 def write_report(folder: str, rank: int, outcome: Outcome) -> None:
-    """Tell the process that waits for the ranks what came of this one."""
+    """Report the outcome of this rank to the process that waits for the ranks."""
     write_atomic(os.path.join(folder, str(rank)), json.dumps(asdict(outcome)).encode(), mode=0o600)
 
 
@@ -161,8 +161,8 @@ def _report(run: Run, name: str) -> Outcome | None:
 
 
 def _together(reports: list[Outcome | None], end: RanksEnd) -> Outcome:
-    """What came of the step: the result of the first rank, or the error of the one that failed first, if that is known,
-    else of the first that reports one."""
+    """The outcome of the step: the result of the first rank, or the error of the one that failed first, if that is
+    known, or else of the first that reports one."""
     problem = end.problem
     failed = [(rank, report) for rank, report in enumerate(reports) if report is not None and report.error]
     failed.sort(key=lambda pair: pair[0] != end.first)
@@ -180,7 +180,7 @@ def _together(reports: list[Outcome | None], end: RanksEnd) -> Outcome:
 
 
 class RankLogs:
-    """The logs of all ranks, and what of them goes to the step's own log."""
+    """The logs of all ranks, and the part of them that goes to the step's own log."""
 
     def __init__(self, output_path: str) -> None:
         self._path = os.path.join(output_path, LOG_FILE)

@@ -1,6 +1,6 @@
 """Standard streams that are closed (`>&-`, some daemons): /dev/null takes their place.
 
-Otherwise the next pipe or file would get the number of a standard stream, and be written to by whoever prints.
+Otherwise the next pipe or file would get the number of a standard stream, and receive whatever is printed.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class StepBooks:
         self.status_path = status_path(step.output_path)
         self.log_path = log_path(step.output_path)
         self.round = 0
-        """Of an array step: the round of tasks that is to be done; known once the step was taken up."""
+        """For an array step: the round of tasks to do; known once the step is taken up."""
 
         self._plan = plan
         self._step = step
@@ -59,7 +59,7 @@ class StepBooks:
 
     @property
     def _previous_run(self) -> dict[str, Any]:
-        """What the last worker wrote down about its attempt; nothing if this is the first."""
+        """What the last worker recorded about its attempt; nothing if this is the first."""
         info = {} if self._previous is None else parse_info(self._previous, info_path(self._step.output_path))
         run: dict[str, Any] = info.get("run", {})
         return run
@@ -83,7 +83,7 @@ class StepBooks:
         path = self.status_path
         data = self._patiently(lambda: self.lease.read(path))
         status = None if data is None else parse_status(data, path)
-        # Before anything is believed: the run that had the step may have put another version on the same path.
+        # Before anything is trusted: the run that had the step may have put another version on the same path.
         self._previous = self._patiently(lambda: self.lease.read(info_path(step.output_path)))
         check_version(self._plan, step, self._previous)
         if status is Status.SUCCESS and (waited or not self._forced):
@@ -98,8 +98,8 @@ class StepBooks:
         return True
 
     def _is_anew(self, status: Status | None) -> bool:
-        """Whether of what was done before nothing counts: the step was done, or has no status (somebody removed it),
-        or this run was asked to do it again, which it does once: another attempt of it goes on."""
+        """Whether earlier work is discarded: the step was done, or has no status (somebody removed it), or this run was
+        asked to do it again, which it does once: its further attempts continue."""
         return status in (None, Status.SUCCESS) or (self._step.index in self._plan.anew and not self._is_retry)
 
     def _begin_round(self, *, anew: bool) -> int:
@@ -117,18 +117,18 @@ class StepBooks:
         return self.lease.read(os.path.join(self._step.output_path, ARTIFACT_FILE)) is not None
 
     def _note_again(self, *, was_done: bool) -> None:
-        """Functions that keep parts of their work for the next attempt are to know that these do not count any more.
+        """Tell functions that keep parts of their work for the next attempt that these no longer count.
 
-        Written before RUNNING: a step that says so is never begun again without the note. It stays until the next one,
-        which repeats when the step was begun anew after it was done: an attempt that was killed early may not have
-        looked.
+        Written before RUNNING: a step that is RUNNING is never started over without the note. The note stays until the
+        next one, which repeats when the step was started over after it was done: an attempt that was killed early may
+        not have looked.
         """
         path, id = os.path.join(self._step.output_path, AGAIN_FILE), secrets.token_hex(8)
         note = {"id": id, "after_done": id if was_done else _after_done(self.lease.read(path))}
         self.lease.overwrite(path, json.dumps(note).encode() + b"\n")
 
     def _refuse(self, status: Status | None, waited: bool) -> None:
-        """Refuse what was stopped, or has failed, and is not to be run again."""
+        """Refuse a step that was stopped or has failed, and must not run again."""
         if status is Status.FAILED and waited:
             has_log = file_size(self.log_path) is not None
             where = f"{self.log_path} says why" if has_log else "its worker left no log, and those of Marin leave none"

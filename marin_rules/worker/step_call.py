@@ -1,4 +1,4 @@
-"""Calls the function of a step, in a process made for that, and tells what came of it."""
+"""Calls the function of a step, in a process made for that, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the step's code came to."""
+    """The outcome of the step's code."""
 
     artifact: str | None = None
     """The return value as JSON."""
@@ -45,7 +45,7 @@ class Outcome:
     """The step declared its output complete, whatever signals had come."""
 
     machines: Mapping[str, Any] | None = None
-    """What has become known of the machines on which it ran in ranks."""
+    """What has become known about the machines on which it ran in ranks."""
 
 
 def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
@@ -59,7 +59,7 @@ def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
         call = plan.call(step)
         install_main_module(plan, call.fn)
         value = call.fn(call.config)
-    except BaseException as error:  # Of a forked copy as well, which must not come any further than here.
+    except BaseException as error:  # Also in a forked copy, which must not get any further than here.
         if os.getpid() != process:
             end_forked_copy(error)
         _print_traceback(error)
@@ -72,7 +72,7 @@ def call_step(plan: FrozenPlan, step: FrozenStep) -> Outcome:
 
 
 def _configure_logging() -> None:
-    """What a step logs is seen, from INFO on unless MARIN_LOG_LEVEL says otherwise."""
+    """Show what a step logs, from INFO on unless MARIN_LOG_LEVEL says otherwise."""
     wanted = os.environ.get(LOG_LEVEL_VARIABLE, "").strip().upper() or "INFO"
     level = int(wanted) if wanted.isdigit() else logging.getLevelNamesMapping().get(wanted)
     logging.basicConfig(level=logging.INFO if level is None else level, format=_LOG_FORMAT)
@@ -112,5 +112,5 @@ def one_line(error: BaseException) -> str:
 
 
 def _sayable(text: str) -> str:
-    """A text of the step's as it can be written everywhere: names of files may hold what is no Unicode."""
+    """A text of the step's in a form that can be written anywhere: file names may hold bytes that are not Unicode."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,5 +1,5 @@
 """How a step reaches data: the prefix it writes to, `mirror://`, what reading from other regions may cost, and where
-its libraries keep what they can make again."""
+its libraries keep what they can rebuild."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from marin_rules.storage.mirror.install import install_mirror
 from marin_rules.storage.prefix import PREFIX_VARIABLE
 
 _kept: list[contextlib.AbstractContextManager[None]] = []
-"""What stays open until the process ends, which nobody sees from within."""
+"""What stays open until the process ends."""
 
 
 def open_data_access(plan: FrozenPlan, step: FrozenStep) -> None:
-    """Prepare this process for the code of a step. Nothing is asked or read before the code does so.
+    """Prepare this process for the code of a step. Nothing is requested or read before the code does so.
 
     It stays so until the process ends: threads and exit handlers still work when the step's function has returned.
     """

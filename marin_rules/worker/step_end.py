@@ -1,11 +1,11 @@
-"""How the process of a step ends: as Python ends, but not without bound.
+"""How the process of a step ends: as Python ends, but within a time limit.
 
-A function that has returned may not be through: threads that still write, pools that nobody shut down, exit handlers,
-children to be joined, files with something in their buffers. Python sees to all of that when a program ends, and so it
-does here: non-daemon threads are joined, exit handlers run, files are flushed. Only then does the exit code say that
-all went well. An error that means lost data (a full disk) is one here, also where Python only prints it. What hangs
-meanwhile is bounded: after `MARIN_STEP_END_SECONDS` the stacks of all threads are printed and the process ends with an
-error.
+When a function has returned, there may be more to do: threads that still write, pools that nobody shut down, exit
+handlers, children to be joined, files with something in their buffers. Python takes care of all that when a program
+ends, and so it does here: non-daemon threads are joined, exit handlers run, files are flushed. Only then does the exit
+code say that all went well. An error that means lost data (a full disk) counts here, even where Python only prints it.
+What hangs meanwhile is bounded: after `MARIN_STEP_END_SECONDS` the stacks of all threads are printed and the process
+ends with an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STANDARD_ERROR = 2
 _LOST_DATA = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS, errno.ESTALE})
 _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
-"""Where writers of text, archives and compressed files keep the file that they write to."""
+"""The attributes in which writers of text, archives and compressed files keep the file that they write to."""
 
 # Globals: the interpreter runs exit handlers, hooks and finalisers of this process with nothing of ours.
 _exit_code = 0
@@ -73,7 +73,7 @@ def prepare_end() -> None:
     global _libraries_before, _modules_before
     _libraries_before = loaded_so_far()
     _modules_before = frozenset(sys.modules)
-    gc.freeze()  # What was there before the step is not the step's to be looked through at its end.
+    gc.freeze()  # What was there before the step is not examined at the step's end.
     faulthandler.enable(_STANDARD_ERROR)
     _refuse_lost_data()
     atexit.register(_settle)
@@ -92,13 +92,13 @@ def lingering() -> tuple[str, ...]:
 def end(code: int, last_word: Callable[[], None] = lambda: None) -> NoReturn:
     """End this process as Python ends, with this exit code if nothing goes wrong on the way.
 
-    `last_word` is said once threads have ended, the step's exit handlers have run and its files are written.
+    `last_word` is called once threads have ended, the step's exit handlers have run and its files are written.
     """
     global _exit_code, _last_word
     _exit_code, _last_word = code, (os.getpid(), last_word)
     faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
     if code in _GOOD:
-        _refuse_lost_data()  # Again: the step may have put hooks of its own in their place.
+        _refuse_lost_data()  # Again: the step may have replaced them with hooks of its own.
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
     ctypes.pythonapi.Py_Exit(code)
@@ -125,8 +125,8 @@ def _settle() -> None:
     """The last exit handler: threads are joined, and the step's own handlers have run.
 
     Everything that is still buffered goes to its file, and a disk that does not take it is an error: Python itself
-    would ignore that. What is left then is to take the interpreter and its libraries apart, for the sake of
-    destructors. Where there is none, the process ends without that (which saves some 20 ms of CPU a step).
+    would ignore that. What remains is to tear down the interpreter and its libraries, for the sake of destructors. If
+    there are none, the process ends without that (which saves some 20 ms of CPU per step).
     """
     global _is_settled
     try:
@@ -161,7 +161,7 @@ def _settle() -> None:
 
 
 def _flush_files() -> Iterator[str]:
-    """Bring what is buffered for files to these; yields what could not be written."""
+    """Flush what is buffered for files; yields what could not be written."""
     global _has_closed_uploads
     fsspec = sys.modules.get("fsspec.spec")
     remote = () if fsspec is None or _exit_code not in _GOOD else (fsspec.AbstractBufferedFile,)
@@ -233,7 +233,7 @@ def _distance(thing: Any, remote: tuple[type, ...]) -> int | None:
 
 
 def _refuse_lost_data() -> None:
-    """Let errors that Python only prints (in threads, exit handlers, destructors) count if they mean lost data."""
+    """Make errors that Python only prints (in threads, exit handlers, destructors) count if they mean lost data."""
     unraisable_hook, thread_hook = sys.unraisablehook, threading.excepthook
 
     def judge(error: BaseException | None) -> None:
@@ -256,7 +256,7 @@ def _refuse_lost_data() -> None:
 
 
 def _has_destructors() -> bool:
-    """Whether the step has left something whose end may matter: an object with a destructor, or a C library."""
+    """Whether the step has left something whose clean-up may matter: an object with a destructor, or a C library."""
     if _libraries_before is None or loaded_so_far() != _libraries_before:
         return True
     destructors: dict[type, bool] = {}
@@ -270,7 +270,7 @@ def _has_destructors() -> bool:
 
 
 def _is_spent(thing: object) -> bool:
-    """Whether this is a stream with nothing left to be done: closed, or one of the standard ones."""
+    """Whether this is a stream that needs nothing more: closed, or one of the standard ones."""
     if not isinstance(thing, io.IOBase):
         return False
     try:

@@ -1,9 +1,9 @@
 """The process in which a step's own code runs, apart from the worker that watches over it.
 
 It is forked before the worker takes the lease (a fork wants a process without threads), or even before there is a step
-for it; it waits for the word to go, and dies with its worker. It has a session of its own, so that all it started can
-be ended together. What came of the step's function comes back through a pipe, before the process ends (see
-`step_end`); the worker alone writes states.
+for it; it waits for the order to start, and dies with its worker. It has a session of its own, so that everything it
+started can be ended together. The outcome of the step's function comes back through a pipe, before the process ends
+(see `step_end`); the worker alone writes states.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class _Order:
-    """The word to go."""
+    """The order to start."""
 
     step: str
     """Its key."""
@@ -68,7 +68,7 @@ class _Order:
 
 @dataclass(frozen=True)
 class Returned:
-    """The word of a step's process that its function has returned, or raised."""
+    """The report of a step's process that its function has returned, or raised."""
 
     process: int
     outcome: Outcome
@@ -80,11 +80,12 @@ class Returned:
 
 
 class StepProcess:
-    """A step's process. Made first, for any step of the plan; told which one and to go once the lease is held."""
+    """A step's process. Created first, for any step of the plan; told which one, and to start, once the lease is
+    held."""
 
     def __init__(self, plan: FrozenPlan) -> None:
         adopt_orphans()  # What the step leaves running becomes our child, and is ended.
-        self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was told already.
+        self._of_others = frozenset(descendants(os.getpid()))  # What an earlier step has left was already reported.
         open_standard_streams()
         go_read, self._go = os.pipe()
         self.result, self._result_write = os.pipe()
@@ -113,7 +114,7 @@ class StepProcess:
 
         self._report = bytearray()
         self._is_over = False
-        """Nothing of the step is left, so that nothing of it can ever come."""
+        """Nothing of the step is left, so nothing can ever arrive from it."""
 
     def go(
         self,
@@ -129,7 +130,7 @@ class StepProcess:
         self._go = -1  # Closed: its number may soon be that of a connection.
 
     def close(self) -> None:
-        """Give the pipes of the ended process back."""
+        """Close the pipes of the ended process."""
         for descriptor in (self._go, self.result, self._result_write, self.stdout, self.stderr):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -159,7 +160,7 @@ class StepProcess:
         return [pid for pid in self._descendants() if pid not in self._of_others]
 
     def _descendants(self) -> list[int]:
-        """All below this process, and the step's in any case: not everywhere does /proc list children."""
+        """All processes below this one, and the step's in any case: /proc does not list children everywhere."""
         if self._is_over:
             return []
         found = descendants(os.getpid())
@@ -171,7 +172,7 @@ class StepProcess:
     def stop(self, signal_number: int) -> None:
         """Send a signal to the step and to all that it started, except what has become another user's (`sudo`).
 
-        A pool is asked to stop by itself: it tells its tasks, each of which is to hear of it once.
+        A pool is asked to stop on its own: it signals its tasks, each of which must be signalled once.
         """
         is_asked = self.is_pool and signal_number == signal.SIGTERM and self.exit_status is None
         for pid in [self.pid] if is_asked else self._descendants():
@@ -180,7 +181,7 @@ class StepProcess:
             if pid not in self.left and pid not in self._of_others:
                 self.left[pid] = describe_process(pid)
             if pid == self.pid and signal_number == signal.SIGKILL:
-                self.exit_status = int(signal.SIGKILL)  # Nobody here can end it: waiting for that would never end.
+                self.exit_status = int(signal.SIGKILL)  # We cannot end it: waiting for that would never end.
 
     def kill(self) -> None:
         """End the step and all that it started, and wait until it has ended."""
@@ -189,7 +190,7 @@ class StepProcess:
             time.sleep(0.001)
 
     def read_report(self) -> bool:
-        """Read what there is in the result pipe; False at its end. A result of any other process does not count."""
+        """Read what is in the result pipe; False at its end. A result of any other process is ignored."""
         while True:
             try:
                 data = os.read(self.result, 1 << 16)
@@ -202,7 +203,7 @@ class StepProcess:
                 self.returned = self._parse_report()
 
     def _parse_report(self) -> Returned | None:
-        """The step's own word among what has come; that of a forked copy is passed over."""
+        """The step's own report among what has arrived; that of a forked copy is skipped."""
         while len(self._report) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._report)
             if len(self._report) < _LENGTH.size + length:
@@ -236,7 +237,7 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
         if word.pool is not None:
             from marin_rules.worker.task_pool import run_tasks  # Its workers are made of processes like this one.
 
-            # They need what steers this run, and give their tasks what a step is given.
+            # They need the variables that control this run, and give their tasks what a step is given.
             os.environ.update(word.variables)
             _end_pool(result, run_tasks(plan, step, word.pool))
         note_stop_signals()
@@ -274,7 +275,7 @@ def _child(parent: int, go: int, result: int, stdout: int, stderr: int, plan: Fr
 
 
 def _end_pool(result: int, outcome: Outcome) -> NoReturn:
-    """Tell what came of the tasks, and end at once: no code of the step's has run in this process."""
+    """Report the outcome of the tasks, and end at once: no code of the step has run in this process."""
     _send(result, _packed(Returned(os.getpid(), outcome, end_seconds=end_seconds())))
     os._exit(EXIT_THROUGH if outcome.error is None else 1)
 
@@ -286,7 +287,7 @@ def _packed(returned: Returned) -> bytes:
 
 def _run_script(script: Script) -> Outcome:
     """Run the command of a hand-written rule and wait for it."""
-    # A stop signal is for the script as well, which may have something to write yet: this process waits for its end.
+    # A stop signal is for the script as well, which may still have something to write: this process waits for its end.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     read, write = os.pipe()
     pid = os.fork()
@@ -317,7 +318,7 @@ def _identity(descriptor: int) -> tuple[int, int] | None:
 
 
 def _send(descriptor: int, data: bytes) -> None:
-    """Send one message, and with it the end of the pipe."""
+    """Send one message, and close the pipe."""
     while data:
         data = data[os.write(descriptor, data) :]
     os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Taking a step or a task up: wait for its lease and its GPUs, see what is to be done, write RUNNING.
+"""Taking up a step or a task: wait for its lease and its GPUs, see what there is to do, write RUNNING.
 
-A worker that waited for another run's attempt accepts what came of it; one that found the work free does it.
+A worker that waited for another run's attempt accepts its outcome; one that found the work free does it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _WAIT_SECONDS = (0.05, 2.0)
 """First and longest pause between two looks at a lease that somebody else holds."""
 
 _RELEASE_SECONDS = 10.0
-"""How long a lease that nobody needs any more is worth the wait for its store."""
+"""How long to wait for a store to release a lease that nobody needs any more."""
 
 _REFUSALS = 8
 """How often in a row the status may turn out to be changed by others while we hold the lease. Once is a predecessor's
-last word; so many, with pauses, are a store that refuses what it should not."""
+last write; this often, with pauses, it is a store that refuses what it should not."""
 
 
 class HeldError(MarinRulesError):
-    """Somebody else has the lease, and is not to be waited for here."""
+    """Somebody else has the lease, and this worker must not wait."""
 
 
 class TakeUp:
     """One worker's way to its work. `sleep` raises when the worker is to stop.
 
-    `waits`: whoever else has the lease is waited for; without that it is a `HeldError`.
+    `waits`: wait for any other holder of the lease; otherwise that is a `HeldError`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TakeUp:
     def acquire(self) -> bool:
         """Take GPUs and lease, and write RUNNING; False when there turns out to be nothing to do.
 
-        While one of the two is missing, the other is left to those who can use it.
+        While one of the two is missing, the other is left to those that can use it.
         """
         pause = _WAIT_SECONDS[0]
         while True:
@@ -91,7 +91,7 @@ class TakeUp:
             pause = min(pause * 1.5, _WAIT_SECONDS[1])
 
     def release(self) -> None:
-        """Give the lease back. If the store does not answer, the lease expires anyway: no reason to fail."""
+        """Release the lease. If the store does not answer, the lease expires anyway: no reason to fail."""
         try:
             patiently(self.lease.release, say=self._say, seconds=_RELEASE_SECONDS)
         except OSError as error:
@@ -106,7 +106,7 @@ class TakeUp:
         return None
 
     def _try_take_up(self, pause: float) -> bool | None:
-        """As `Books.take`, `None` to look again. The lease is kept only for what is to run, or to look again."""
+        """As `Books.take`, `None` to look again. The lease is kept only for work to run, or to look again."""
         try:
             try:
                 taken = self.books.take(waited=self._waited)
@@ -116,7 +116,7 @@ class TakeUp:
                 self._sleep(pause)
                 return None
             except ChangedError as error:
-                # Its last worker changed the status in this very moment: what does it say now?
+                # Its last worker changed the status at this very moment: what does it say now?
                 self._refusals += 1
                 if self._refusals >= _REFUSALS:
                     raise self._refused(error) from error
@@ -134,7 +134,7 @@ class TakeUp:
         return taken
 
     def _say_waiting(self, waits_for: str, reason: str) -> None:
-        """Once for each that is waited for."""
+        """Once for each holder that is waited for."""
         if waits_for != self._told:
             self._told = waits_for
             self._say(f"waiting: {reason}")

@@ -33,8 +33,8 @@ class TaskBooks:
         patiently: Callable[..., Any],
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_over` says whether the task's round counts no more. Asked with the lease in hand: from then on no other
-        round can begin, for that waits until nobody is at a task."""
+        """`is_over` says whether the task's round is obsolete. Called while holding the lease: from then on no other
+        round can begin, because that waits until no task is running."""
         self.label = label
         self.lease: Lease = place.open_lease(owner)
         self.status_path = place.record_path
@@ -45,7 +45,7 @@ class TaskBooks:
 
         self.failure = ""
         self.exception: str | None = None
-        """Why it failed, in words and, if it could be, pickled."""
+        """Why it failed, in words and, if possible, pickled."""
 
         self._plan = plan
         self._step = step
@@ -82,10 +82,10 @@ class TaskBooks:
         self._facts = facts
 
     def note_start(self) -> None:
-        """Nothing: the record says since it was taken up that it runs, and the lease who runs it."""
+        """Nothing: since it was taken up the record says that it runs, and the lease says who runs it."""
 
     def write_down(self, conclusion: Conclusion, overwrite: Overwrite) -> None:
-        """Nothing: all is in the record."""
+        """Nothing: everything is in the record."""
 
     def close(self, conclusion: Conclusion, overwrite: Overwrite) -> None:
         facts = self._facts

@@ -1,12 +1,12 @@
-"""The tasks of an array step on one machine: so many at a time, each in the hands of a worker of its own.
+"""The tasks of an array step on one machine: several at a time, each handled by a worker of its own.
 
 The process of the step runs the pool, and none of the step's code. It forks workers, which go from task to task; each
 task has its own lease, log and record, and its code a process of its own, as a step's has. What the tasks print goes to
 the step's log with their numbers, and for each task to its own log.
 
-A task that fails keeps no other from running; the step fails when all have ended. A task that somebody else has, a
-cluster that works on the same step, is left for last, and then waited for. A stop signal goes to the tasks that run,
-and no other is begun. Of a worker that is killed nothing is left running.
+A task that fails does not stop the others; the step fails when all have ended. A task that somebody else has, such as a
+cluster that works on the same step, is left for last, and then waited for. A stop signal goes to the running tasks, and
+no other is started. A killed worker leaves nothing running.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _STOP_AGAIN_SECONDS = 1.0
 """How often a worker is told to stop: between two tasks it does not listen."""
 
 _SIGNAL = 128
-"""Exit codes beyond this say which signal has stopped a worker."""
+"""Exit codes above this say which signal has stopped a worker."""
 
 _PROGRESS_SECONDS = 5.0
-"""How often people are told how far it is."""
+"""How often progress is reported."""
 
 _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class _Report:
-    """What came of one task in a worker's hands."""
+    """The outcome of one task handled by a worker."""
 
     code: int
     artifact: Any = None
@@ -74,7 +74,7 @@ class _TaskWorker:
 
 
 def run_tasks(plan: FrozenPlan, step: FrozenStep, pool: Pool) -> Outcome:
-    """Do all tasks of the step that are not done, and tell what came of them together."""
+    """Do all tasks of the step that are not done, and report their combined outcome."""
     return _TaskPool(plan, step, pool).run()
 
 
@@ -87,7 +87,7 @@ class _TaskPool:
         self._round = pool.round
         self._at_once = min(pool.at_once, step.tasks)
         self._workers: dict[int, _TaskWorker] = {}
-        """By the descriptor that their reports come from."""
+        """Workers, by the descriptor that their reports come from."""
 
         self._pending = deque(range(step.tasks))
         self._held = deque[int]()
@@ -130,7 +130,7 @@ class _TaskPool:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether further tasks are to be begun."""
+        """Whether further tasks may be started."""
         return not self._stop_signal and not is_hopeless(len(self._results), len(self._errors))
 
     def _start_tasks(self) -> None:
@@ -168,7 +168,7 @@ class _TaskPool:
                 os.kill(worker.pid, signal.SIGTERM)
 
     def _read(self, worker: _TaskWorker) -> None:
-        """Take in what a worker has reported."""
+        """Process what a worker has reported."""
         with contextlib.suppress(BlockingIOError):
             worker.unread += os.read(worker.reports, 1 << 16)
         if len(worker.unread) < _LENGTH.size:
@@ -187,7 +187,7 @@ class _TaskPool:
             self._results[task] = report.artifact
         elif report.code in (EXIT_HELD, EXIT_LEASE_LOST):
             self._held.append(task)
-        elif not (self._stop_signal and report.code > _SIGNAL):  # Else it was stopped with all of them: no failure.
+        elif not (self._stop_signal and report.code > _SIGNAL):  # Otherwise all of them were stopped: no failure.
             self._errors[task] = report.error or f"its worker ended with exit code {report.code}"
             self._exceptions[task] = report.exception
 
@@ -218,7 +218,7 @@ class _TaskPool:
         return worker
 
     def _dismiss(self, worker: _TaskWorker) -> None:
-        """Let a worker go, which has no task any more."""
+        """Release a worker that has no more tasks."""
         self._forget(worker)
         os.waitpid(worker.pid, 0)
 
@@ -233,7 +233,7 @@ class _TaskPool:
         for worker in list(self._workers.values()):
             pid, status = os.waitpid(worker.pid, os.WNOHANG)
             if pid:
-                self._read(worker)  # It may have said its last word.
+                self._read(worker)  # It may have sent its last report.
                 self._bury(worker, status)
 
     def _bury(self, worker: _TaskWorker, status: int) -> None:
@@ -250,7 +250,7 @@ class _TaskPool:
                 if send_signal(pid, signal.SIGKILL):
                     os.waitpid(pid, 0)
                 else:
-                    known.add(pid)  # It has become another user's: nobody here can end it.
+                    known.add(pid)  # It has become another user's: we cannot end it.
 
     def _catch_signals(self) -> None:
         os.set_blocking(self._wakeup_write, False)
@@ -330,7 +330,7 @@ def _do(
     plan: FrozenPlan, step: FrozenStep, place: TaskPlace, process: StepProcess, *, waits: bool
 ) -> tuple[_Report, bool]:
     """One task; also whether the process that was kept for it is used up."""
-    with contextlib.suppress(OSError):  # Whatever is wrong with the store, a worker has patience, and words for it.
+    with contextlib.suppress(OSError):  # If something is wrong with the store, a worker waits, and reports it.
         record = place.read()
         if record is not None and record.is_done:
             return _Report(EXIT_DONE, record.fields.get("artifact")), False

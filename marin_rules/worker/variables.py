@@ -2,10 +2,10 @@
 
 The values given to `remote(fn, env_vars=...)` may be secrets, and there may be more of them than a process can be
 started with (128 KiB a variable, on Linux). The driver keeps all sets in memory, as a file that has no name (a memfd),
-and a variable tells the jobs on this machine where they find it: below `/proc/<driver>/fd`, which only the same user
-can open, and only as long as the driver lives. A job elsewhere gets the sets of its own steps in a variable; one on a
-machine without the driver's files gets each variable of its step under a name of its own, since others may be able to
-see what a job is given, and secrets among them have to take another way. The plan says only which set a step takes.
+and a variable tells the jobs on this machine where to find it: below `/proc/<driver>/fd`, which only the same user can
+open, and only while the driver is alive. A job elsewhere gets the sets of its own steps in a variable; one on a machine
+without the driver's files gets each variable of its step under a name of its own, since others may be able to see what
+a job is given, and secrets among them have to take another route. The plan says only which set a step takes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _BY_NAME = "MARIN_RULES_NAMED_VARIABLES"
 _OWN_PREFIX = "MARIN_RULES_"
 
 _MOST_BYTES = 100_000
-"""Of sets in one variable: Linux allows 128 KiB, with its name."""
+"""The size of sets in one variable: Linux allows 128 KiB, with its name."""
 
 _held: list[int] = []
-"""Descriptors that stay open as long as this process lives."""
+"""Descriptors that stay open as long as this process is alive."""
 
 
 def exported(sets: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -104,7 +104,7 @@ def one_by_one(number: int | None, planned: Sequence[Mapping[str, str]] = ()) ->
 
 
 def set_step_variables(number: int | None) -> None:
-    """Give this process the variables of its step, and hide from it those that steer this run."""
+    """Give this process the variables of its step, and hide from it those that control this run."""
     variables = {} if number is None else _set(number)
     for name in [name for name in os.environ if name.startswith(_OWN_PREFIX)]:
         del os.environ[name]

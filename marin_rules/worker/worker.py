@@ -1,9 +1,9 @@
 """The worker: runs one step of a frozen plan, or one task of an array step, under its lease.
 
-It takes the lease, and the GPUs that the step asks for (or waits for whoever has them), writes RUNNING, lets the step's
+It takes the lease, and the GPUs that the step asks for (or waits for them), writes RUNNING, lets the step's
 code run in a process of its own, passes the output on while the heartbeat refreshes the lease, and writes the final
 state last and atomically, only while the lease is still its own. A worker that lost its lease ends the step and writes
-nothing. Whatever kills it, the next worker finds either finished work or work to be done again.
+nothing. Whatever kills it, the next worker finds either finished work or work to do again.
 
 What it reads and writes is in its books (see `books`); `main` makes a worker from a command line.
 """
@@ -56,11 +56,11 @@ _LAST_LOG_SECONDS = 600.0
 """How long a step that has ended waits until an object store has all of its log."""
 
 _SAME_SIGNAL_SECONDS = 1.0
-"""How much later than its step a worker may hear of a signal that was meant for both."""
+"""How much later than its step a worker may receive a signal that was meant for both."""
 
 _TERMINAL_SECONDS = 0.2
 _TERMINAL_END_SECONDS = 2.0
-"""How often output is offered to a terminal that does not take it, and how long in the end."""
+"""How often output is offered to a terminal that does not accept it, and how long at the end."""
 
 _FINISHED_LIFETIMES = 10
 """For how many lifetimes a worker whose step is done tries to say so, though it cannot refresh its lease: nothing
@@ -68,7 +68,7 @@ runs any more that others could be in the way of, and a commit compares the leas
 
 
 _POOL_SECONDS = 3.0
-"""How much longer a pool of tasks has to end than each of them: to write down what came of them."""
+"""How much longer a pool of tasks has to end than each of them: to record their outcomes."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class TaskOrder:
     task: int
     round: int
     label: str
-    """What stands before each line that it prints."""
+    """What precedes each line that it prints."""
 
     waits: bool = True
     """Whether it waits for another worker that has the task."""
 
     is_over: Callable[[], bool] = lambda: False
-    """Whether the round counts no more."""
+    """Whether the round is obsolete."""
 
 
 class Stopped(Exception):
@@ -110,7 +110,7 @@ class Worker:
         process: StepProcess | None = None,
         cores: int | None = None,
     ) -> None:
-        """`task`: do only this one of an array step. `cores`: what there is for the tasks of one, all together."""
+        """`task`: do only this one of an array step. `cores`: what all tasks of an array step share."""
         self.plan = plan
         self.step = step
         self.owner = Owner.current()
@@ -119,7 +119,7 @@ class Worker:
         self._script = script
         self._cores = cores
         self.started = time.time()
-        """When the step began: from then on its seconds count, and not while it waited for its lease."""
+        """When the step began: its seconds count from then on, and not while it waited for its lease."""
 
         self._stdout, self._stderr = Terminal(1), Terminal(2)
         self._log_link = log_link
@@ -206,7 +206,7 @@ class Worker:
             self._conda_prefix = active_prefix(environment, runs_python=self._script is None)
 
     def _variables(self) -> dict[str, str]:
-        """What the step's process has in its environment beside what this one has."""
+        """What the step's process has in its environment in addition to this one's."""
         path = {} if self._conda_prefix is None else {"PATH": search_path(self._conda_prefix)}
         return {**self.gpus.variables, **path}
 
@@ -254,7 +254,7 @@ class Worker:
             self._say(f"could not publish {log.path}: {error}")
 
     def _facts(self) -> dict[str, Any]:
-        """What is known of this attempt, as it is written down."""
+        """What is known about this attempt, as recorded."""
         facts = attempt_facts(self.plan.run, self.owner, self.books.attempts + 1, self.started)
         job = own_allocation()
         if job is not None:
@@ -321,7 +321,7 @@ class Worker:
         return conclusion
 
     def _this_process(self) -> ThisProcess:
-        """What the step's process is told of itself."""
+        """What the step's process is told about itself."""
         if self._task is None or self.step.tasks is None:
             return ThisProcess()
         return ThisProcess(task=self._task.task, tasks=self.step.tasks)
@@ -335,7 +335,8 @@ class Worker:
         return Pool(self.books.round, at_once=max(1, cores // cores_of_a_task))
 
     def _note_start(self) -> None:
-        """Write down what is known so far, while the step's code runs already. At the end all is written again."""
+        """Record what is known so far, while the step's code is already running. At the end everything is written
+        again."""
         with self._writing_info:
             if self._has_ended:
                 return
@@ -400,7 +401,7 @@ class Worker:
             give_up = time.monotonic() + PATIENCE_SECONDS
 
             def is_in_vain() -> bool:
-                # Whoever wants to stop the run waits no longer than for any other store that does not answer.
+                # Stopping the run takes no longer than with any other store that does not answer.
                 is_unwanted = bool(self._stop_signal) and time.monotonic() > give_up
                 return is_unwanted or heartbeat.silence >= _FINISHED_LIFETIMES
 
@@ -453,11 +454,11 @@ class Worker:
             os.write(self._wakeup_write, b"\0")
 
     def _client_is_gone(self) -> None:
-        """Whoever waited for this step does not any more: that is as good as a signal to stop."""
+        """Nobody waits for this step any more: that is as good as a signal to stop."""
         self._stop_signal = self._stop_signal or signal.SIGTERM
 
     def _await_signal(self, seconds: float) -> None:
-        """Whoever ends a whole job tells all of its processes: the step may have heard of it before us."""
+        """Ending a whole job signals all of its processes: the step may have received it before us."""
         give_up = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._wakeup, selectors.EVENT_READ)
@@ -480,7 +481,7 @@ class Worker:
 
 
 def _emptied(step: FrozenStep) -> str:
-    """Why a step whose lease is gone, with nobody else to have it, has failed."""
+    """Why a step whose lease is gone, without another holder, has failed."""
     return (
         f"its output folder {step.output_path} was emptied or removed while it ran. That removed the step's lease, so"
         " its result is discarded. Most likely the step did it itself (shutil.rmtree, fs.rm): let it remove only"

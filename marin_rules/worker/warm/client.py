@@ -18,7 +18,7 @@ import threading
 import time
 
 WARM_VARIABLE = "MARIN_RULES_WARM"
-"""Names the server's folder to the jobs."""
+"""Tells jobs the server's folder."""
 
 REQUESTS = "requests"
 REPLY = "reply"
@@ -28,13 +28,13 @@ PROCESS_ID = "pid"
 
 ANSWERS = "answers"
 QUIET = "quiet"
-"""And for the driver: a pipe for all answers to its own requests, and one into which nobody ever writes."""
+"""And for the driver: a pipe for all answers to its own requests, and one that is never written to."""
 
 DRIVER = "driver."
 """The beginning of what the driver's requests have in place of the number of a reply pipe."""
 
 STOP = "stop"
-"""Instead of a request: all steps that the driver asked for are to end."""
+"""Instead of a request: all steps that the driver asked for must end."""
 
 _PREPARED_REPLIES = 32
 """Pipes made in advance; a job that finds no free one makes its own."""
@@ -67,7 +67,7 @@ class WarmServer:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([plan_path, digest, dict(os.environ)]).encode() + b"\n")
         os.environ[WARM_VARIABLE] = self.folder
-        # The first jobs would else each start a Python of their own, which takes longer than this.
+        # Otherwise the first jobs would each start a Python of their own, which takes longer than this.
         give_up = time.monotonic() + _READY_SECONDS
         announced = os.path.join(self.folder, PROCESS_ID)
         while not os.path.exists(announced) and self._ended.is_alive() and time.monotonic() < give_up:

@@ -5,7 +5,7 @@ writes its requests into the server's pipe as a job does (`run-step`), and reads
 Like a job, a step that was begun outlives a driver that is killed.
 
 Jobs are in the driver's process group, so that what stops the group (Ctrl-C in a terminal, `timeout`, `kill -- -GROUP`)
-stops them. For all steps that have no job, one small process stands in that group and passes such signals on.
+stops them. For all steps that have no job, one small process is in that group and passes such signals on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_REQUEST = 3000
 """More bytes than this may not be written in one piece, next to the requests of others."""
 
 _LOOK_SECONDS = 2.0
-"""How often it is seen whether somebody is still there to answer."""
+"""How often to check whether anything is still there to answer."""
 
 _WORKER_IS_GONE = 1
 """The exit code of a step whose worker has gone without an answer."""
@@ -33,8 +33,8 @@ exec 3<>"$1/{REQUESTS}" 4<>"$1/{QUIET}"
 trap 'echo {STOP} >&3; exit' TERM INT HUP
 while kill -0 "$2" 2>/dev/null; do read -r -t 5 <&4; done
 """
-"""Waits where nothing ever comes, for a signal or for the end of the server. Steps that come after a signal, which may
-have been meant for this process alone, get jobs of their own."""
+"""Waits on a pipe that stays empty, for a signal or for the end of the server. Steps that arrive after a signal, which
+may have been meant for this process alone, get jobs of their own."""
 
 
 class _Request:
@@ -66,7 +66,7 @@ class Dispatcher:
         self._reader.start()
 
     def run(self, arguments: Sequence[str]) -> int | None:
-        """Run a step and return its exit code. None: nobody has taken it up, it is as before."""
+        """Run a step and return its exit code. None: no worker has taken it up, and nothing has changed."""
         name = f"{DRIVER}{next(self._numbers)}"
         line = "\t".join([name, *arguments]).encode() + b"\n"
         if len(line) > _LONGEST_REQUEST or any("\n" in text or "\t" in text for text in arguments):
@@ -98,7 +98,7 @@ class Dispatcher:
         os.close(self._requests)
 
     def _is_attended(self, request: _Request) -> bool:
-        """Whether there is somebody who can answer: its worker, or else the server that looks for one."""
+        """Whether something can still answer: its worker, or else the server that looks for one."""
         if request.worker is None:
             return self._server.is_ready
         try:

@@ -3,8 +3,8 @@
 A worker watches over one step at a time; the step's own code runs in a process that is forked for it alone (see
 `marin_rules.worker.step_process`), so nothing passes from one step to the next. If a worker is killed, the server
 answers the job that waits for it and ends what the step has left running. It ends itself when the driver has gone and
-the last step is over. Steps that the driver asked for are told to stop if all that stood for them in its process group
-is gone as well: that group was killed.
+the last step is over. Steps that the driver asked for are told to stop if the process that represents them in its
+process group is gone as well: that group was killed.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Server:
         """Process -> the number of the reply pipe of the job it works for."""
 
         self._stops = False
-        """The driver's steps are to end, and no further one is begun."""
+        """The driver's steps must end, and no further one is started."""
 
         self._left: set[int] = set()
         """Processes of ended steps that run as another user and could not be ended."""
 
         self._driver_is_gone = False
         self._requests = os.open(os.path.join(folder, REQUESTS), os.O_RDWR | os.O_NONBLOCK)
-        # Ends with the process that stands in the driver's group, which alone has it open for writing.
+        # Ends with the process in the driver's group, which alone has it open for writing.
         self._quiet = os.open(os.path.join(folder, QUIET), os.O_RDONLY | os.O_NONBLOCK)
         self._idle_read, self._idle_write = os.pipe()
         self._wakeup, self._wakeup_write = os.pipe()
@@ -123,7 +123,7 @@ class Server:
         os.rename(path + ".new", path)
 
     def _stop_steps(self) -> None:
-        """Tell all workers that have a step of the driver's."""
+        """Signal all workers that have a step of the driver's."""
         self._stops = True
         for pid, slot in self._busy.items():
             if slot.startswith(DRIVER):
@@ -134,7 +134,7 @@ class Server:
             self._stop_steps()
             return
         if self._driver_is_gone:
-            return  # Whoever asks sees us end, and starts a Python.
+            return  # The requester sees us end, and starts a Python.
         slot = line.split(b"\t", 1)[0].decode()
         if self._stops and slot.startswith(DRIVER):
             with contextlib.suppress(OSError), _Reply(self._folder, slot) as reply:
@@ -150,7 +150,7 @@ class Server:
             return
 
     def _collect(self) -> None:
-        """Bury what has ended: killed workers, and orphans of their steps."""
+        """Reap what has ended: killed workers, and orphans of their steps."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0] != 0:
                 self._bury(*ended)
@@ -245,7 +245,7 @@ class _Reply:
 
 
 def _answer(folder: str, slot: str, plan: FrozenPlan, arguments: list[str], process: StepProcess) -> bool:
-    """Run a step for whoever asked for it; False if that one is gone already."""
+    """Run a step for its requester; False if that is gone already."""
     try:
         reply = _Reply(folder, slot)
     except OSError:
@@ -294,10 +294,10 @@ def main(folder: str) -> NoReturn:
     except (MarinRulesError, OSError) as error:
         _give_up(folder, error)
     gc.collect()
-    gc.freeze()  # What is here now is shared with the workers; looking for garbage in it would copy it.
+    gc.freeze()  # What is here now is shared with the workers; collecting garbage in it would copy it.
     Server(folder, plan).serve()
     shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)  # There is nothing to tidy up, and the driver waits.
+    os._exit(0)  # There is nothing to clean up, and the driver is waiting.
 
 
 if __name__ == "__main__":
