@@ -1,9 +1,9 @@
-"""Code of an experiment file that stands after `executor_main` or `StepRunner().run`.
+"""Code of an experiment file that follows `executor_main` or `StepRunner().run`.
 
 `python x.py` runs it when the steps are done. Under Snakemake the whole file is executed first, to learn its steps,
 and that code runs before any of them. The file is not cut off there: it may call `executor_main` several times, in
-functions and `try` blocks, and whoever relies on the end of the file (to close something, say) would lose it. So it is
-reported instead.
+functions and `try` blocks, and code that relies on the end of the file (to close something, say) would not run. So it
+is reported instead.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def line_after_executor_main(source: str | bytes) -> int | None:
-    """The line of the first statement that follows a call of `executor_main` and is no other such call."""
+    """The line of the first statement that follows a call of `executor_main` and is not another such call."""
     found = [line for line in _following(ast.parse(source).body, None) if line is not None]
     return min(found, default=None)
 
 
 def _following(block: Sequence[ast.stmt], outer: int | None) -> Iterator[int | None]:
-    """For each call in a block the next statement: of the block itself, else (`outer`) of the one around it."""
+    """For each call in a block the next statement: of the block itself, or else (`outer`) of the one around it."""
     for position, statement in enumerate(block):
         rest = (later for later in block[position + 1 :] if not _is_call(later) and not _is_definition(later))
         following = next((later.lineno for later in rest), outer)
@@ -54,5 +54,5 @@ def _last_name(called: ast.expr) -> str:
 
 
 def _is_definition(statement: ast.stmt) -> bool:
-    """Statements that do nothing by themselves."""
+    """Statements that do nothing on their own."""
     return isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Pass | ast.Return)

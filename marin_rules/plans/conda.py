@@ -1,4 +1,4 @@
-"""The conda environment that `snakemake --sdm conda` runs a step in: checked before its code runs, then written down.
+"""The conda environment that `snakemake --sdm conda` runs a step in: checked before its code runs, then recorded.
 
 Snakemake activates it, which only changes variables. What an activation puts on the PATH need not come first: conda
 replaces the entry of the environment that was active before, so a virtual environment activated over that one stays in
@@ -18,18 +18,18 @@ from typing import Any
 from marin_rules.errors import MarinRulesError
 
 PREFIX_VARIABLE = "CONDA_PREFIX"
-"""Where an activation says what it has activated."""
+"""The variable in which an activation says what it has activated."""
 
 
 @dataclass(frozen=True)
 class CondaEnvironment:
-    """The environment that Snakemake has for a step."""
+    """The environment that Snakemake uses for a step."""
 
     path: str
     """Its folder; empty if only the machine that runs the step knows: made there, or called by its name."""
 
     file: str
-    """What it was made from; empty for one that was made by hand."""
+    """The file it was made from; empty for one made by hand."""
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, str]) -> CondaEnvironment:
@@ -40,7 +40,8 @@ class CondaEnvironment:
 
 
 def active_prefix(environment: CondaEnvironment, *, runs_python: bool) -> str:
-    """The folder of the environment, if this process is in it; else an error. `runs_python`: its Python is needed."""
+    """The folder of the environment, if this process is in it; otherwise an error. `runs_python`: its Python is
+    needed."""
     active = os.environ.get(PREFIX_VARIABLE, "")
     expected = environment.path or active
     if not expected or not _same(active, expected):
@@ -65,7 +66,7 @@ def search_path(prefix: str) -> str:
 
 
 def describe_environment(environment: CondaEnvironment, prefix: str) -> dict[str, Any]:
-    """The environment as it stands in `.executor_info`."""
+    """The environment as recorded in `.executor_info`."""
     packages = conda_packages(prefix)
     described: dict[str, Any] = {"path": prefix, "conda_file": environment.file, "packages": packages}
     if added := pip_packages(prefix, packages):
@@ -74,7 +75,7 @@ def describe_environment(environment: CondaEnvironment, prefix: str) -> dict[str
 
 
 def conda_packages(prefix: str) -> dict[str, str]:
-    """Name -> version and build of what conda installed: the names of its files tell, as neither part has a hyphen."""
+    """Name -> version and build of what conda installed, from the names of its files: neither part has a hyphen."""
     names = (os.path.basename(path) for path in glob.glob(os.path.join(glob.escape(prefix), "conda-meta", "*.json")))
     parts = (name.removesuffix(".json").rsplit("-", 2) for name in sorted(names))
     return {part[0]: f"{part[1]} {part[2]}" for part in parts if len(part) == 3}

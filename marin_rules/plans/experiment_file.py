@@ -38,21 +38,21 @@ class ExperimentFile:
     """Settings that the file passes in code; flags and configuration win over them."""
 
     has_called: bool = False
-    """Whether the file came to hand steps over at all, even none."""
+    """Whether the file handed over steps at all, even an empty list."""
 
     line_after: int | None = None
-    """Where the file goes on after `executor_main`: code that has run already, before any step."""
+    """Where the file continues after `executor_main`: code that has already run, before any step."""
 
     module: ModuleType | None = None
     """Keeps the globals of the file's functions alive."""
 
 
 _current: ExperimentFile | None = None
-"""The one that is being executed. A global: the file calls `executor_main` itself, and gives nothing along."""
+"""The one that is being executed. A global: the file calls `executor_main` itself, and passes nothing along."""
 
 
 def current_experiment_file() -> ExperimentFile | None:
-    """Where `executor_main` leaves its steps; None when the file was started by itself."""
+    """Where `executor_main` leaves its steps; None when the file was started directly."""
     return _current
 
 
@@ -60,7 +60,7 @@ def load_experiment(path: str, *, is_for_marin: bool = False, prefix: str | None
     """Execute an experiment file and take its steps.
 
     One that is written for Marin finds our counterparts of Marin's modules. `prefix` is what the file finds in
-    MARIN_PREFIX: StepSpecs ask for their prefix while it is executed.
+    MARIN_PREFIX: StepSpecs look up their prefix while it is executed.
     """
     if not os.path.isfile(path):
         raise ExperimentError(_not_found(path))
@@ -91,7 +91,7 @@ def load_experiment(path: str, *, is_for_marin: bool = False, prefix: str | None
 
 @contextmanager
 def _as_main(module: ModuleType, experiment: ExperimentFile) -> Iterator[None]:
-    """Look to the file as `python file` would: it is `__main__`, without arguments; its own modules are found."""
+    """Appear to the file as `python file` would: it is `__main__`, without arguments; its own modules are found."""
     global _current
     saved_main, saved_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"], sys.argv = module, [str(module.__file__)]
@@ -106,7 +106,8 @@ def _as_main(module: ModuleType, experiment: ExperimentFile) -> Iterator[None]:
 
 @contextmanager
 def _with_prefix(prefix: str | None) -> Iterator[None]:
-    """Let the file find the prefix of the run; that of the user's environment is for those who chose no other."""
+    """Let the file find the prefix of the run; the one in the user's environment applies only if no other was
+    chosen."""
     if prefix is None:
         yield
         return
@@ -157,7 +158,7 @@ def _failed(path: str, file: str, error: Exception) -> str:
 
 
 def _is_of_the_user(filename: str) -> bool:
-    """Whether a file is neither Python's, nor an installed package's, nor ours."""
+    """Whether a file belongs to neither Python, nor an installed package, nor us."""
     folders = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return os.path.isfile(filename) and not os.path.realpath(filename).startswith(
@@ -166,7 +167,7 @@ def _is_of_the_user(filename: str) -> bool:
 
 
 def _compat_advice(error: Exception) -> str:
-    """For a file that imports Marin, where nobody said that it does."""
+    """Advice for a file that imports Marin although the run was not told so."""
     from marin_rules.compat.counterparts import PACKAGES
 
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
@@ -176,7 +177,7 @@ def _compat_advice(error: Exception) -> str:
 
 
 def _renaming_advice(file: str, error: Exception) -> str:
-    """For a file of the user's that was not imported, for Python has a module of that name."""
+    """Advice for a file of the user's that was not imported because Python has a module of that name."""
     name = (error.name or "") if isinstance(error, ImportError) else ""
     if not hides_python_module(name):
         return ""

@@ -11,10 +11,10 @@ from marin_rules.plans.frozen import FrozenPlan
 
 
 def forced_steps(plan: FrozenPlan, patterns: Sequence[str], again: Collection[int] = ()) -> tuple[int, ...]:
-    """The steps whose names match one of these regular expressions, of those that the run has to do with; and those
-    that are named by their positions.
+    """The steps whose names match one of these regular expressions, among those that the run deals with; and those that
+    are named by their positions.
 
-    A pattern that matches nothing is refused: whoever forces a step does not want to be told that all is done.
+    A pattern that matches nothing is refused: forcing a step must not end with the message that everything is done.
     """
     names = {step.index: step.name for step in plan.steps if step.needed}
     found = set(again)

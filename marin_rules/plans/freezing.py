@@ -148,7 +148,7 @@ def _record(planned: PlannedStep) -> bytes:
 
 
 def _config_and_override(planned: PlannedStep) -> list[Any]:
-    """What an info says that the author wrote: of a StepSpec, its attributes and its own override."""
+    """What an info shows of what the author wrote: for a StepSpec, its attributes and its own override."""
     spec = planned.step.spec
     if spec is None:
         return [to_plain(planned.config), planned.step.override_output_path]
@@ -191,7 +191,7 @@ def _key_texts(planned: PlannedStep) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(text: str, safe: str) -> str:
-    return quote(text, safe=safe).replace("~", "%7E")  # A shell would take it for a home directory.
+    return quote(text, safe=safe).replace("~", "%7E")  # A shell would expand it to a home directory.
 
 
 def _shortened(part: str) -> str:

@@ -1,7 +1,7 @@
-"""The frozen plan: all that a run needs, so that no job ever plans again.
+"""The frozen plan: everything that a run needs, so that no job ever plans again.
 
-The steps are light (names, paths, edges): rules and views read only these. The record of a step is what is written down
-about it, as JSON. Its call (function and config) is unpacked only in the process that runs the step's code.
+The steps are light (names, paths, edges): rules and views read only these. The record of a step is what is stored about
+it, as JSON. Its call (function and config) is unpacked only in the process that runs the step's code.
 
 `freezing` makes a plan, `plan_file` writes and reads it.
 """
@@ -29,7 +29,7 @@ from marin_rules.spec_identity import spec_label
 
 @dataclass(frozen=True, slots=True)
 class FrozenStep:
-    """One step, as light as rules and views need it."""
+    """One step, with only what rules and views need."""
 
     index: int
     key: str
@@ -68,10 +68,10 @@ class FrozenStep:
     """What its job is called where it runs, if not like the step."""
 
     tasks: int | None = None
-    """Into how many tasks the step is divided, None for a step of one piece."""
+    """How many tasks the step is divided into, None if it is not divided."""
 
     version_hash: str | None = None
-    """Of a StepSpec: the digits of its version, by which versions of others mention it. Its digest is its own."""
+    """For a StepSpec: the digits of its version, by which the versions of others refer to it. Its digest is its own."""
 
     @property
     def hash(self) -> str:
@@ -102,7 +102,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What is written down about a step, as plain data."""
+    """What is stored about a step, as plain data."""
 
     config: Any
     override_output_path: str | None
@@ -117,7 +117,7 @@ class StepRecord:
 
 @dataclass(eq=False)
 class FrozenPlan:
-    """A plan that needs nothing of the process that made it: the index in memory, the rest packed."""
+    """A plan that needs nothing from the process that made it: the index in memory, the rest packed."""
 
     run: Run
     steps: list[FrozenStep]
@@ -129,13 +129,13 @@ class FrozenPlan:
 
     warnings: tuple[str, ...] = ()
     forced: tuple[int, ...] = ()
-    """Steps to run although they are done."""
+    """Steps to run even if they are done."""
 
     anew: tuple[int, ...] = ()
-    """Steps to do again from the start, done or not: of what was done of them before, nothing counts."""
+    """Steps to do again from the start, done or not: nothing that was done of them before counts."""
 
     unseen: bool = False
-    """What is done is not known, since a store could not be asked: only for a plan that is shown, and not run."""
+    """It is not known what is done, because a store could not be asked: only for a plan that is shown and not run."""
 
     conda: dict[int, CondaEnvironment] = field(default_factory=dict)
     """The environments that Snakemake has made for steps, by their position; known once it starts jobs."""
@@ -171,7 +171,8 @@ class FrozenPlan:
         return Call(*self._unpacker.unpack(self.calls[step.index]))
 
     def forget_calls(self) -> None:
-        """Let go of all that `call` has unpacked: its end may matter, and the frames that hold the plan never end."""
+        """Let go of everything that `call` has unpacked: its destructors may matter, and the frames that hold the plan
+        never end."""
         self.__dict__.pop("_unpacker", None)
 
     @property
@@ -225,7 +226,7 @@ class FrozenPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Tells this plan from every other one, though what is known last may still change."""
+        """Distinguishes this plan from every other one, although what is known last may still change."""
         return digest_of(self.index, self.parts())
 
 

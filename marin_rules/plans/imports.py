@@ -1,4 +1,4 @@
-"""Which modules a source mentions in its `import` statements, wherever they stand: inside functions as well."""
+"""Which modules a source mentions in its `import` statements, wherever they are, including inside functions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import functools
 from collections.abc import Iterator
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-"""Where statements hold statements; `handlers` and `cases` are what stands between."""
+"""Where statements hold statements; `handlers` and `cases` come in between."""
 
 
 @functools.lru_cache(maxsize=1024)  # A process that plans again and again, by `Executor.run`, has the same modules.
 def imported_modules(source: bytes, package: str = "") -> tuple[str, ...]:
-    """Full names of modules that `source` may import, each after those that hold it; nothing for what is no Python.
+    """Full names of modules that `source` may import, each after those that hold it; nothing if it is not Python.
 
     `package` is the one that the source belongs to, for relative imports. In `from a import b` only the file system
     knows whether `b` is a module: `a.b` is among the answers.

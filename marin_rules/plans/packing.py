@@ -31,7 +31,7 @@ _SECRET_NAME = re.compile(r"auth|credential|key|passw|secret|token", re.IGNORECA
 
 
 def secret_values(variables: Mapping[str, str]) -> list[str]:
-    """The values of environment variables that may be secrets: "4" and "true" are none, and stand in every module."""
+    """The values of environment variables that may be secrets: "4" and "true" are not, and appear in every module."""
     return [
         value
         for name, value in variables.items()
@@ -46,7 +46,7 @@ class Packer:
         self._definitions: list[Any] = []
         self._numbers: dict[int, int | None] = {}
         self.secrets: set[str] = set()
-        """Values of environment variables that were met on the way, left out, and may be secrets."""
+        """Values of environment variables that were encountered, left out, and may be secrets."""
 
     def pack(self, value: Any, owner: str) -> bytes:
         """`value` as bytes; `owner` names it in the error if it cannot be packed."""
@@ -57,7 +57,7 @@ class Packer:
         except PlanError:
             raise
         except Exception:
-            # Some objects (modules, generators of classes) only cloudpickle can carry; it shares no definitions.
+            # Some objects (modules, generators of classes) only cloudpickle can pickle; it shares no definitions.
             return self._pack_alone(value, owner)
 
     def definitions(self) -> bytes:
@@ -120,7 +120,7 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def persistent_id(self, value: Any) -> None:
         if isinstance(value, io.IOBase):
-            raise TypeError("an open file")  # cloudpickle would send along what can be read from it now.
+            raise TypeError("an open file")  # cloudpickle would include what can be read from it now.
 
     def reducer_override(self, value: Any) -> Any:
         reduced = self._packer.without_secrets(value)

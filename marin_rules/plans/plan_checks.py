@@ -1,4 +1,5 @@
-"""Whether the file of a plan is whole, and the work of whoever runs it: asked before anything in it is executed."""
+"""Whether the file of a plan is whole, and written by the user who runs it: checked before anything in it is
+executed."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from marin_rules.settings.ownership import TRUST_VARIABLE, UntrustedError
 
 
 def check_writers(path: str, is_ours: bool) -> None:
-    """Refuse a plan that others can have written; `is_ours` says that they cannot."""
+    """Refuse a plan that others could have written; `is_ours` says that they could not."""
     if not is_ours:
         raise UntrustedError(
             f"the plan {path} is not used: somebody else can have written it (`ls -la {os.path.dirname(path) or '.'}`"
@@ -21,7 +22,7 @@ def check_writers(path: str, is_ours: bool) -> None:
 
 
 def digest_of(index: bytes, parts: Sequence[bytes]) -> str:
-    """Tells a plan from every other one: nobody can make another with the same."""
+    """Distinguishes a plan from every other one: nobody can make another with the same digest."""
     digest = hashlib.sha256(index)
     for part in parts:
         digest.update(part)
@@ -29,7 +30,7 @@ def digest_of(index: bytes, parts: Sequence[bytes]) -> str:
 
 
 def check_part(part: bytes, size: int, checksum: int, what: str) -> None:
-    """Refuse a part of a plan that is not as it was written, by accident."""
+    """Refuse a part of a plan that was damaged by accident."""
     if len(part) != size:
         raise ValueError(f"its {what} is cut short")
     if zlib.crc32(part) != checksum:

@@ -60,7 +60,7 @@ def read_plan(path: str, digest: str | None = None) -> FrozenPlan:
         index, content, parts = _content(data)
         has_conda = bool(content["conda"])
     # Conda environments are known last, and no digest covers them. In a bucket nobody could vouch for them either; they
-    # are folders of this machine all the same.
+    # are folders of this machine anyway.
     if digest is None or (has_conda and not is_url(path)):
         check_writers(path, is_ours)
     if digest not in (None, digest_of(index, parts)):
@@ -74,7 +74,7 @@ def read_plan(path: str, digest: str | None = None) -> FrozenPlan:
 
 @contextmanager
 def _damage_named(path: str) -> Iterator[None]:
-    """Whatever is wrong in the file at `path` is one kind of error."""
+    """Turn anything wrong in the file at `path` into one kind of error."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
@@ -85,7 +85,7 @@ def _damage_named(path: str) -> Iterator[None]:
 
 
 def _content(data: bytes) -> tuple[bytes, dict[str, Any], list[bytes]]:
-    """The index as it was written, what it and the end of the index say, and the parts; all as whole as written."""
+    """The index as it was written, what it and the end of the index say, and the parts; all undamaged."""
     start = len(_MAGIC) + _LENGTHS.size
     if not data.startswith(_MAGIC):
         raise ValueError("it does not start like a plan of this version of marin-rules")

@@ -1,4 +1,4 @@
-"""From steps and settings to a frozen plan: the one way, whoever starts the run.
+"""From steps and settings to a frozen plan: the only path, whoever starts the run.
 
 `python x.py` and `Executor.run` give their steps and settings to `prepare` as they are; `snakemake` first executes the
 experiment file that its configuration names (`prepare_experiment`). What differs between the two is in `PlanSettings`.
@@ -36,13 +36,13 @@ from marin_rules.storage.prefix import PREFIX_VARIABLE, check_default_prefix, ma
 from marin_rules.storage.regions import known_location, region_of
 from marin_rules.urls import check_prefix
 
-if TYPE_CHECKING:  # It reads YAML, which `python x.py` does without.
+if TYPE_CHECKING:  # It reads YAML, which `python x.py` does not need.
     from marin_rules.settings.run_settings import Settings
 
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """All that a plan depends on beside its steps."""
+    """Everything that a plan depends on besides its steps."""
 
     prefix: str
     caller_path: str
@@ -56,32 +56,32 @@ class PlanSettings:
     """Regular expressions for names of steps: only these and what they need are run."""
 
     force: Sequence[str] = ()
-    """Regular expressions for names of steps that run again although they are done."""
+    """Regular expressions for names of steps that run again even if they are done."""
 
     must_have: Sequence[str] = ()
     """Steps without which the plan is refused."""
 
     only: Sequence[str] = ()
-    """Steps that are run, with what they need, in place of what `run_only` says; the plan is refused without them."""
+    """Steps to run, with what they need, instead of what `run_only` says; a plan without them is refused."""
 
     again: bool = False
-    """The steps of `only` run although they are done."""
+    """The steps of `only` run even if they are done."""
 
     force_run_failed: bool = True
     rule_files: Sequence[str] = ()
-    """Hand-written Snakemake rules, beside those that stand next to the caller."""
+    """Hand-written Snakemake rules, in addition to those next to the caller."""
 
     cluster: str | None = None
     """The cluster that the run is for, by the name of its file; None for none."""
 
     warnings: Sequence[str] = ()
-    """What is to be said about the experiment, beside what planning finds."""
+    """Remarks about the experiment, in addition to what planning finds."""
 
     may_be_unseen: Callable[[], bool] = lambda: False
-    """Whether the plan is only shown: then a store that cannot be reached is warned about, and no error."""
+    """Whether the plan is only shown: then a store that cannot be reached is a warning, not an error."""
 
     asks_stores: bool = True
-    """False for a plan that will not run: no bucket is asked whether it is there, nor where it is."""
+    """False for a plan that will not run: no bucket is asked whether it exists or where it is."""
 
 
 def prepare(
@@ -89,12 +89,12 @@ def prepare(
 ) -> FrozenPlan:
     """Plan the steps, decide where they may run, and freeze the plan, in memory.
 
-    `graph` is an empty one for whoever wants the identities of all steps, twins included: they are found out once.
+    `graph` is an empty one for callers that want the identities of all steps, twins included: they are computed once.
     """
     check_prefix(settings.prefix)
     check_default_prefix(settings.prefix)
     if settings.cluster is not None:
-        read_cluster(settings.cluster)  # Even if no step needs it: a misspelt name must not choose no cluster.
+        read_cluster(settings.cluster)  # Even if no step needs it: a misspelt name must not silently choose no cluster.
     run_only = None if settings.only else settings.run_only
     plan = make_plan(steps, prefix=settings.prefix, run_only=run_only, graph=graph)
     check_asked_steps(plan, (*settings.must_have, *settings.only), settings.caller_path)
@@ -116,7 +116,7 @@ def prepare(
 
 
 def _stray_specs(plan: Plan) -> list[str]:
-    """What to tell of StepSpecs that are stored elsewhere than the run, though nobody said so."""
+    """The message about StepSpecs that are stored elsewhere than the run although nobody chose that."""
     root = absolute(plan.prefix, os.getcwd())
     specs = [step.step.spec for step in plan.steps if isinstance(step.step.spec, StepSpec)]
     paths = [absolute(spec.output_path, os.getcwd()) for spec in specs if spec.is_below_default_prefix]
@@ -131,7 +131,7 @@ def _stray_specs(plan: Plan) -> list[str]:
 
 
 def _check_stores(plan: Plan, may_be_unseen: Callable[[], bool]) -> str | None:
-    """Refuse a plan whose stores cannot be used; or say what could not be seen of them, if that is enough."""
+    """Refuse a plan whose stores cannot be used; or say what could not be seen, if that is enough."""
     try:
         check_stores(plan)
     except StorageError as error:

@@ -1,4 +1,4 @@
-"""A run: one start of an experiment, what is known of it, and where it keeps its files."""
+"""A run: one start of an experiment, what is known about it, and where it keeps its files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def python_version() -> str:
 
 
 def check_python(run: Run) -> None:
-    """Refuse to run steps of a run with another Python than its driver's: they would crash in odd ways."""
+    """Refuse to run steps with a Python other than the driver's: they would crash in odd ways."""
     if run.python_version != python_version():
         raise MarinRulesError(
             f"the run was planned with Python {run.python_version}, but its step is to run with Python"
@@ -128,7 +128,7 @@ def caller_of_this_process() -> str:
 
 
 def _rules_beside(caller_path: str) -> list[str]:
-    """Hand-written rules of an experiment stand beside it: `x.smk` for `x.py`."""
+    """Hand-written rules of an experiment are beside it: `x.smk` for `x.py`."""
     path = os.path.abspath(os.path.splitext(caller_path)[0] + ".smk")
     if not os.path.isfile(path):
         return []

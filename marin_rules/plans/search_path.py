@@ -1,8 +1,8 @@
 """Where the user's own modules are looked for: before installed packages, and after Python's own library.
 
 `python x.py` puts the folder of the file in front of everything. A `random.py` or `tokenize.py` there, or in the
-working directory, would then be taken for Python's own by Snakemake, by our workers and by every library that they
-import. (For the same reason none of our processes starts with the working directory on its path: `python -P`.)
+working directory, would then be mistaken for Python's own by Snakemake, our workers and every library that they import.
+(For the same reason none of our processes starts with the working directory on its path: `python -P`.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIBRARY_PARTS = frozenset(
 )
 
 _HARMLESS = frozenset({"test"})
-"""Names of modules of Python's that nothing imports."""
+"""Names of Python's own modules that nothing imports."""
 
 
 def with_folders(path: Sequence[str], folders: Sequence[str], library: frozenset[str] = _LIBRARY_PARTS) -> list[str]:

@@ -4,11 +4,11 @@ Functions of importable modules are packed by reference. So that an edit during 
 and so that machines which do not have these files can run them, the sources of modules are packed into the plan, and a
 step's process imports these instead of the files. Which ones:
 
-- modules that stand beside the experiment or in its working directory, and modules of `marin_rules.pipeline`,
+- modules beside the experiment or in its working directory, and modules of `marin_rules.pipeline`,
 - as far as they were imported when the experiment was planned, or as an `import` in the experiment file or in one of
   these modules names them, even if only a step's function executes it.
 
-Nothing else in these folders is looked at. Installed packages are imported as usual. A module whose name is computed
+Nothing else in these folders is examined. Installed packages are imported as usual. A module whose name is computed
 when the step runs is not known at planning, and is read from its file.
 
 A module that spells out a secret (the value of an `env_vars` variable that may be one) stays where it is: only a
@@ -43,7 +43,7 @@ _LATE_IMPORT = re.compile(rb"^[ \t]+(?:from|import)[ \t]|:[ \t]*(?:from|import)[
 """An `import` that need not have been executed with its module. Most have none, and need not be parsed."""
 
 _MOST_BYTES = 4 << 20
-"""Of one module. No person writes such a file, and all jobs of a run read the plan that holds it."""
+"""The limit for one module. Nobody writes a larger one by hand, and all jobs of a run read the plan that holds it."""
 
 _installed_files: set[str] = set()
 """The files of imported modules that belong to installed packages. They remain that while a process lives, there can be
@@ -56,12 +56,12 @@ class _Source:
     """The module's file; empty for a folder without one (a namespace package)."""
 
     locations: list[str] | None
-    """Where submodules are looked for; None for a module that is no package."""
+    """Where submodules are looked for; None for a module that is not a package."""
 
     text: str
 
     checksum: str | None = None
-    """In place of the text of a module that is not packed."""
+    """Replaces the text of a module that is not packed."""
 
 
 def collect_sources(folders: Sequence[str], secrets: Collection[str], experiment: str | None = None) -> bytes:
@@ -86,17 +86,17 @@ class _Collection:
         self._installed = tuple(os.path.realpath(sysconfig.get_path(kind)) + os.sep for kind in kinds)
         self._real_folders: dict[str, str] = {}
         self._imports: list[tuple[bytes, str]] = []
-        """Sources whose imports were not looked at yet, with their packages."""
+        """Sources whose imports were not examined yet, with their packages."""
 
         self._folders: dict[str, _Source] = {}
-        """Folders that are packages if there is a module in them that is needed: else a folder of data that happens to
-        be called like a package would hide that package."""
+        """Folders that are packages if they contain a needed module: otherwise a folder of data that happens to have a
+        package's name would hide that package."""
 
     def take_imported(self) -> None:
         """Modules that this process has imported, and what they name.
 
         Of Marin's modules that are served (see `marin_rules.compat`), Marin's own code is taken: a step may be the
-        first to ask it for a name. What it imports then is read from its file, for that would be much of Marin.
+        first to ask it for a name. What it then imports is read from its file, because that would be much of Marin.
         """
         original_of = compat.original_modules()
         for module in list(sys.modules.values()):
@@ -162,7 +162,7 @@ class _Collection:
         return real.startswith(self._roots)
 
     def _real_path(self, path: str) -> str:
-        """As `os.path.realpath` has it, which asks about every folder on the way to each file, thousands of times."""
+        """Like `os.path.realpath`, which looks up every folder on the way to each file, thousands of times."""
         folder, name = os.path.split(path)
         if folder not in self._real_folders:
             self._real_folders[folder] = os.path.realpath(folder)
@@ -218,7 +218,7 @@ class FrozenSources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             return None
         spec = ModuleSpec(fullname, self, origin=source.origin or None)
         spec.submodule_search_locations = source.locations
-        spec.has_location = bool(source.origin)  # Gives the module its `__file__`: what lies beside it is found.
+        spec.has_location = bool(source.origin)  # Gives the module its `__file__`, so that files beside it are found.
         return spec
 
     def is_package(self, fullname: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which steps a person means, who writes a name, `<name>-<hash>`, an output path or a regular expression."""
+"""Which steps a person means by a name, `<name>-<hash>`, an output path or a regular expression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marin_rules.plans.run import absolute
 
 
 class NamedStep(Protocol):
-    """Whatever has the name and the output path of a step."""
+    """Anything with the name and the output path of a step."""
 
     @property
     def name(self) -> str: ...
@@ -48,8 +48,8 @@ def indices(plan: Plan, texts: Iterable[str]) -> list[int]:
 def check_asked_steps(plan: Plan, texts: Sequence[str], experiment: str) -> None:
     """Refuse a plan that lacks one of these steps.
 
-    `run_only` only warns of an expression that matches nothing, as Marin does. Whoever names one step does not want to
-    hear that all is done because there is no such step, nor that another version of it is.
+    `run_only` only warns of an expression that matches nothing, as Marin does. Naming one step must not end with the
+    message that everything is done because there is no such step, or because another version of it is done.
     """
     for text in texts:
         if not matching(plan.steps, text, plan.prefix):

@@ -1,10 +1,10 @@
-"""StepSpec: a step that is told what to hash and where its inputs are, instead of having them found in a config.
+"""StepSpec: a step that states what to hash and where its inputs are, instead of having them found in a config.
 
     raw = StepSpec(name="raw/wiki", hash_attrs={"dump": "20260601"}, fn=lambda path: download(path, "20260601"))
     clean = StepSpec(name="clean/wiki", deps=[raw], fn=lambda path: clean_pages(raw.output_path, path))
 
 Its fields, identity (see `marin_rules.spec_identity`) and paths are Marin's. A plan knows it as an ExecutorStep, so
-both kinds stand in one DAG: in `executor_main(steps=[...])`, or in a config through `as_executor_step()`. An output
+both kinds belong to one DAG: in `executor_main(steps=[...])`, or in a config through `as_executor_step()`. An output
 path without a prefix of its own is below `marin_prefix()`, as in Marin: functions are given it before there is a run.
 """
 
@@ -63,7 +63,7 @@ class StepSpec:
 
     @cached_property
     def identity(self) -> SpecIdentity:
-        """What the step is, apart from where it is put."""
+        """What the step is, apart from where it is stored."""
         for spec in _dependencies_first(self, known=lambda spec: "identity" in spec.__dict__):
             if spec is not self:
                 _ = spec.identity  # Kept by each, so that a long chain needs no deep stack.
@@ -90,7 +90,7 @@ class StepSpec:
 
     @cached_property
     def output_path(self) -> str:
-        """Where the step is stored. Decided when first asked for: later changes of MARIN_PREFIX do not move it."""
+        """Where the step is stored. Decided on first use: later changes of MARIN_PREFIX do not move it."""
         override = self.override_output_path
         if override is not None and not is_relative(override):
             return override
@@ -171,7 +171,8 @@ def _on_output_path(fn: Callable[[str], Any] | None) -> Callable[[Any], Any] | N
 
 
 def _dependencies_first(root: StepSpec, known: Callable[[StepSpec], bool]) -> list[StepSpec]:
-    """`root` and all that it depends on, without what is known already. Walked with a stack, never by recursion."""
+    """`root` and everything that it depends on, except what is already known. Walked with a stack, never by
+    recursion."""
     ordered: list[StepSpec] = []
     done: set[int] = set()
     path: dict[int, StepSpec] = {}

@@ -1,6 +1,6 @@
-"""Where the steps of a plan write, looked at once before anything else.
+"""Where the steps of a plan write, checked once before anything else.
 
-Are the buckets there, may we use them, and can they keep leases? Do two output paths lead to one folder?
+Do the buckets exist, may we use them, and can they keep leases? Do two output paths lead to one folder?
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from marin_rules.storage.files import local_path
 from marin_rules.urls import is_url
 
 _CONDITIONAL_SCHEMES = ("gs", "gcs", "s3")
-"""Where leases rest on conditional writes."""
+"""Stores where leases depend on conditional writes."""
 
 
 def check_stores(plan: Plan) -> None:
-    """Refuse a plan whose output paths cannot be used: one request a bucket, and a look at the links of overrides."""
+    """Refuse a plan whose output paths cannot be used: one request per bucket, and a check of the links of
+    overrides."""
     _check_links(plan)
     paths = [step.output_path for step in plan.steps if step.needed and is_url(step.output_path)]
     if not paths:
@@ -33,7 +34,7 @@ def check_stores(plan: Plan) -> None:
 
 
 def _check_links(plan: Plan) -> None:
-    """Refuse two versions in one folder that symbolic links give two names. Only overrides can choose theirs."""
+    """Refuse two versions in one folder that has two names through symbolic links. Only overrides can choose theirs."""
     local = [step for step in plan.steps if not is_url(step.output_path)]
     if all(step.step.override_output_path is None for step in local):
         return
@@ -51,7 +52,7 @@ def _check_links(plan: Plan) -> None:
 
 
 def check_leases(output_paths: Iterable[str]) -> None:
-    """Refuse steps whose leases their store cannot keep; asks each bucket once, by changes of an object of ours."""
+    """Refuse steps whose leases their store cannot keep; tests each bucket once, by changing an object of ours."""
     paths = [path for path in output_paths if path.partition("://")[0] in _CONDITIONAL_SCHEMES]
     if not paths:
         return

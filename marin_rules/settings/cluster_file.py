@@ -1,4 +1,4 @@
-"""The file of a cluster, `config/clusters/<name>.yaml`: where it is looked for, and what is wrong with it if it is.
+"""The file of a cluster, `config/clusters/<name>.yaml`: where it is looked for, and what is wrong with it, if anything.
 
 `MARIN_CLUSTER` names it. It is looked for in the working directory, then in the project. The whole file is checked
 against `config/cluster.schema.yaml` when it is first read; a wrong one is refused with its name, the key and what to
@@ -27,7 +27,7 @@ CLUSTER_VARIABLE = "MARIN_CLUSTER"
 _FOLDER = Path("config") / "clusters"
 
 _ALMOST = 0.8
-"""How alike two names are (by difflib) that differ by one slip of the finger."""
+"""How similar (by difflib) two names are that differ by one typo."""
 
 
 def cluster_name() -> str | None:
@@ -63,14 +63,14 @@ def read_block(path: Path, block: str) -> Mapping[str, Any]:
 
 
 def state_of(path: Path) -> tuple[int, int]:
-    """What changes when the file does."""
+    """A stamp that changes when the file does."""
     status = os.stat(path)
     return status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=16)
 def _read(path: Path, changed: int, size: int) -> dict[str, Any]:
-    """The file in this state. Asked for at each look at a bucket, so it is read once, and again when it has changed."""
+    """The file in this state. Used at each look at a bucket, so it is read once, and again when it has changed."""
     import yaml
 
     try:
@@ -89,13 +89,13 @@ def _read(path: Path, changed: int, size: int) -> dict[str, Any]:
 
 def _check(path: Path, content: dict[str, Any]) -> None:
     """Refuse a file that its schema does not allow. A step's environment has neither the schema's file nor jsonschema:
-    there the file is the one that the driver has checked."""
+    there the driver has already checked the file."""
     schema = cluster_schema()
     if not schema.is_file() or importlib.util.find_spec("jsonschema") is None:
         return
     known = known_keys(schema)
     for block in content:
-        # Blocks of other programs are none of our business; those that are spelt almost like one of ours are.
+        # Blocks of other programs do not concern us, except those spelt almost like one of ours.
         close = difflib.get_close_matches(str(block), known, n=1, cutoff=_ALMOST)
         if block not in known and close:
             raise SettingsError(f"cluster file {path} has an unknown block {block!r}. Did you mean {close[0]!r}?")

@@ -1,6 +1,6 @@
 """Clusters: which bucket belongs to which region, from the `data:` block of `config/clusters/<name>.yaml`.
 
-The file is sound when it comes here (see `cluster_file`): its values are only converted.
+The file is valid when it gets here (see `cluster_file`): its values are only converted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARIN_BUCKETS = MappingProxyType({"europe-west4": "marin-eu-west4"})
 
 
 def marin_bucket(region: str) -> str:
-    """Marin's bucket in a region, for whoever works in its project without a cluster file."""
+    """Marin's bucket in a region, for those who work in its project without a cluster file."""
     return _MARIN_BUCKETS.get(normalised(region), f"marin-{region}")
 
 
@@ -46,10 +46,10 @@ class Cluster:
     scheme: str = DEFAULT_SCHEME
 
     temporary_path: str = DEFAULT_TEMPORARY_PATH
-    """Where temporary data go in a bucket; `{days}` stands for the days that they are kept."""
+    """Where temporary data goes in a bucket; `{days}` stands for the days that it is kept."""
 
     temporary_days: tuple[int, ...] = DEFAULT_TEMPORARY_DAYS
-    """How long data can be kept: the buckets have a deletion rule for each."""
+    """How long data can be kept: the buckets have a deletion rule for each of these."""
 
     root: str | None = None
     """The prefix of all steps, wherever they run; None for the bucket of the region where they run."""
@@ -65,7 +65,7 @@ class Cluster:
 
 
 def current_cluster(name: str | None = None) -> Cluster | None:
-    """The cluster of this name, else the one that `MARIN_CLUSTER` names; None if there is neither."""
+    """The cluster of this name, or else the one that `MARIN_CLUSTER` names; None if there is neither."""
     name = name or cluster_name()
     return read_cluster(name) if name else None
 
@@ -78,7 +78,7 @@ def read_cluster(name: str) -> Cluster:
 
 @lru_cache(maxsize=16)
 def _cluster(name: str, path: Path, changed: int, size: int) -> Cluster:
-    """Asked for at each read of a bucket: made once from each state of the file."""
+    """Used at each read of a bucket: created once for each state of the file."""
     data = read_block(path, "data")
     temp = data.get("temp") or {}
     buckets = data.get("region_buckets") or {}

@@ -4,7 +4,7 @@
       shared: false                        # nodes do not see the files of the machine that starts the run
       python: /opt/python-3.13/bin/python  # a Python that they have, with the packages that the worker needs
       scratch: /local                      # a folder that each of them has
-      variables: [LAB_TOKEN, 'LAB_*']      # what else jobs get of the driver's environment
+      variables: [LAB_TOKEN, 'LAB_*']      # what else jobs get from the driver's environment
 
 It means the same for every kind of cluster. Without a file, or without the block, nodes share the driver's files if
 their kind of cluster can.
@@ -20,19 +20,19 @@ from marin_rules.settings.cluster_file import find_cluster_file, read_block
 
 @dataclass(frozen=True)
 class JobSettings:
-    """How jobs come to their code, and to their variables."""
+    """How jobs get their code and their variables."""
 
     shared: bool = True
     """Whether nodes see the driver's files (its Python, the package, the working directory) at the same paths."""
 
     python: str | None = None
-    """The Python of nodes that do not; None has uv make one there."""
+    """The Python of nodes that do not; with None, uv makes one there."""
 
     scratch: str = "/tmp"
     """A folder that each node has, for what jobs keep there: their code, environments and logs."""
 
     variables: tuple[str, ...] = ()
-    """Names of variables that jobs get beside the usual ones; `LAB_*` stands for all that begin so."""
+    """Names of variables that jobs get in addition to the usual ones; `LAB_*` stands for all that begin so."""
 
 
 def read_job_settings(cluster: str | None, *, may_share: bool = True) -> JobSettings:

@@ -1,11 +1,11 @@
-"""Whose a file or folder is: asked before anything in it is executed or unpickled.
+"""Who owns a file or folder: checked before anything in it is executed or unpickled.
 
-Who can write to a prefix is trusted with its data, never with code. Code comes from files of the user, of root, and of
-those whom the user or the cluster's file names:
+Anyone who can write to a prefix is trusted with its data, never with code. Code comes from files of the user, of root,
+and of those whom the user or the cluster's file names:
 
     MARIN_TRUST=alice,@lab      files of alice and of members of the group lab; lab may write to them, too
 
-An object store tells nobody who wrote an object: there, whoever can write to the bucket is trusted.
+An object store does not say who wrote an object: there, anyone who can write to the bucket is trusted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UntrustedError(MarinRulesError):
 
 @dataclass(frozen=True)
 class Circle:
-    """Those whose files are as good as one's own."""
+    """People whose files are as good as one's own."""
 
     users: frozenset[int]
     groups: frozenset[int] = frozenset()
@@ -40,12 +40,12 @@ class Circle:
 
     @classmethod
     def own(cls) -> Circle:
-        """The user and root, who needs no file to do as he likes."""
+        """The user and root, who can do anything anyway."""
         return cls(frozenset({0, os.geteuid()}), frozenset({0}))
 
     @classmethod
     def of(cls, names: Iterable[str] = ()) -> Circle:
-        """Also those in `MARIN_TRUST`, and these: a user, `@group`, or `*` for everybody."""
+        """The same plus those in `MARIN_TRUST`, and these: a user, `@group`, or `*` for everybody."""
         from_variable = os.environ.get(TRUST_VARIABLE, "").split(",")
         words = [word for name in (*names, *from_variable) if (word := name.strip())]
         own = cls.own()
@@ -62,9 +62,9 @@ class Circle:
 
 
 def objection(status: os.stat_result, circle: Circle) -> str | None:
-    """Why a file or folder with this status may be somebody else's work, None if it cannot.
+    """Why a file or folder with this status may be somebody else's work, None if it cannot be.
 
-    In a sticky folder people can only add files: what is in it has to be looked at, not the folder.
+    In a sticky folder people can only add files: its contents have to be checked, not the folder.
     """
     mode = status.st_mode
     if not circle.has(status.st_uid):
@@ -79,7 +79,7 @@ def objection(status: os.stat_result, circle: Circle) -> str | None:
 
 
 def check_own_folder(path: str, circle: Circle) -> None:
-    """Refuse a folder that others can put code into, and anything else than a folder."""
+    """Refuse a folder that others can put code into, and anything other than a folder."""
     status = os.lstat(path)
     found = objection(status, circle) if stat.S_ISDIR(status.st_mode) else "it is not a folder"
     if found is not None:
@@ -89,10 +89,10 @@ def check_own_folder(path: str, circle: Circle) -> None:
 
 
 def check_not_planted(path: str, chosen: str, what: str, maker: str | None = None) -> None:
-    """Refuse a file below the folder `chosen` that was found by its name alone and that anybody could have put there.
+    """Refuse a file below the folder `chosen` that was found by name alone and that anybody could have put there.
 
     Where everyone can write, as in /tmp, only the user and root are trusted, and whoever owns the file `maker`, which
-    the user has named. Elsewhere whoever chose the folder chose those who can write to it.
+    the user has named. Elsewhere, choosing the folder means choosing those who can write to it.
     """
     path, chosen = os.path.abspath(path), os.path.abspath(chosen)
     named = {os.stat(maker).st_uid} if maker is not None and os.path.exists(maker) else set()

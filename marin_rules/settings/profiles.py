@@ -1,7 +1,7 @@
-"""Let `snakemake --profile NAME` find the project's profiles by bare name, and tell whose profile a run has.
+"""Let `snakemake --profile NAME` find the project's profiles by bare name, and report whose profile a run has.
 
 Snakemake looks for names in the user's configuration folder, so each profile gets a link there. A profile that the
-user already has under that name is never touched, nor is the link of another checkout that is still there.
+user already has under that name is never touched, nor is the link of another checkout that still exists.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def link_profiles(folder: Path | None = None) -> Iterator[tuple[bool, str]]:
 
 
 def _is_dead(link: Path) -> bool:
-    """Whether a link leads to a checkout that is gone, or to what is left of one."""
+    """Whether a link leads to a checkout that is gone, or to its remains."""
     if not link.is_symlink():
         return False
     target = link.resolve()
@@ -82,7 +82,7 @@ def profile_folder(name: str) -> Path | None:
 
 
 def foreign_profile(arguments: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:
-    """A line about a profile that belongs to another checkout than the one that runs, None for any other profile."""
+    """A line about a profile of a checkout other than the one that runs, None for any other profile."""
     name = chosen_profile(arguments, variables)
     if name is None:
         return None

@@ -11,7 +11,7 @@ from marin_rules.settings.locations import config_schema
 from marin_rules.settings.schema import first_problem, known_keys, unknown_key
 
 _BOOLEANS: dict[str, Any] = {"true": True, "false": False}
-"""`--config key=false` reaches the Snakefile as a text."""
+"""`--config key=false` reaches the Snakefile as a string."""
 
 
 @dataclass(frozen=True)

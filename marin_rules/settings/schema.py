@@ -1,7 +1,7 @@
-"""What is wrong with a settings file, by its JSON schema: the first problem, with all that a message needs.
+"""What is wrong with a settings file, by its JSON schema: the first problem, with everything that a message needs.
 
 The schemas are `config/*.schema.yaml`. A key's `description` there says what to write. A `format` is one of those here:
-a text that some function of ours must be able to read. Values are not changed, and nothing is filled in.
+a string that some function of ours must be able to read. Values are not changed, and nothing is filled in.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Problem:
 def first_problem(schema_path: Path, content: Mapping[str, Any]) -> Problem | None:
     """The first thing in `content` that its schema does not allow; of two, the one nearer to the top.
 
-    A key that is left blank is the same as none; not so a name that the user gives, as below `gpus`.
+    A key that is left blank counts as absent, but a name chosen by the user, as below `gpus`, does not.
     """
     odd = next(_odd_keys(content), None)
     if odd is not None:
@@ -84,7 +84,7 @@ def _validator(schema_path: Path) -> Draft202012Validator:
 
 
 def _formats() -> FormatChecker:
-    """How texts are read that a pattern cannot describe: by the very functions that convert them later."""
+    """How strings that a pattern cannot describe are checked: by the very functions that convert them later."""
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=())
@@ -98,7 +98,7 @@ def _formats() -> FormatChecker:
 
 def _reads(parse: Any) -> Any:
     def check(value: object) -> bool:
-        if isinstance(value, str):  # Else its type is refused already.
+        if isinstance(value, str):  # Otherwise its type is refused already.
             parse(value)
         return True
 
@@ -134,7 +134,7 @@ def _without_blanks(content: Any, schema: Any) -> Any:
 
 
 def _odd_keys(content: Any, where: str = "") -> Iterator[Problem]:
-    """Keys that YAML has read as numbers or truth values: a schema knows only texts."""
+    """Keys that YAML has read as numbers or truth values: a schema knows only strings."""
     if isinstance(content, dict):
         for key, value in content.items():
             if not isinstance(key, str):

@@ -12,7 +12,7 @@ _NAME = "marin-rules"
 
 
 def state_folder() -> str:
-    """For what should outlive a run: which runs there are, what stores have promised."""
+    """For what should outlive a run: which runs exist, what stores guarantee."""
     try:
         from platformdirs import user_state_dir
     except ImportError:
@@ -21,7 +21,7 @@ def state_folder() -> str:
 
 
 def cache_folder() -> str:
-    """For what can be made again: environments of steps."""
+    """For what can be rebuilt: environments of steps."""
     from platformdirs import user_cache_dir
 
     return user_cache_dir(_NAME, appauthor=False)

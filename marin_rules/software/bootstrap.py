@@ -7,8 +7,8 @@ SCRATCH, once for all jobs of this user on this machine. Then it becomes `python
 unpacked on the path. VERSION is the Python that the run was planned with: no other understands its functions.
 
 This file is the job's script, and nothing of marin_rules is there yet: it needs only Python's own library, and fsspec
-with the client of the store. It must be able to say what is wrong in any Python 3, hence the old-fashioned spelling.
-What is wrong is said on standard error, the job's log, and by the exit code, which the driver explains.
+with the client of the store. It must be able to report errors in any Python 3, hence the old-fashioned syntax. Errors
+go to standard error, the job's log, and into the exit code, which the driver explains.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAMES = ".names"
 
 
 class Refusal(Exception):
-    """Why the job cannot begin."""
+    """Why the job cannot start."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ def main(archive: str, digest: str, version: str, scratch: str, module: str, *ar
 
 
 def check_python(version: str) -> None:
-    """Refuse another Python than that of the driver."""
+    """Refuse any Python but the driver's."""
     found = "%d.%d" % sys.version_info[:2]  # noqa: UP031
     if found != version:
         raise Refusal(
@@ -84,7 +84,7 @@ def name_the_user() -> None:
 
 
 def own_folder(scratch: str) -> str:
-    """This user's folder below the scratch folder, where anybody may have made one of that name before."""
+    """This user's folder below the scratch folder, where anybody may already have created one of that name."""
     path = os.path.join(scratch, "marin-rules-%d" % os.getuid())  # noqa: UP031
     try:
         os.makedirs(path, 0o700, exist_ok=True)
@@ -112,7 +112,7 @@ def own_folder(scratch: str) -> str:
 
 
 def fetch(archive: str, digest: str) -> bytes:
-    """The bytes of the archive, if they are those that the driver has sent."""
+    """The bytes of the archive, if they are those that the driver sent."""
     data = patiently_read(archive)
     found = hashlib.sha256(data).hexdigest()
     if found != digest:
@@ -126,7 +126,7 @@ def fetch(archive: str, digest: str) -> bytes:
 
 
 def patiently_read(archive: str) -> bytes:
-    """The file or object; one that does not come is asked for again."""
+    """The file or object; one that does not arrive is requested again."""
     for left in reversed(range(_TRIES)):
         try:
             if "://" not in archive:
@@ -134,7 +134,7 @@ def patiently_read(archive: str) -> bytes:
                     return file.read()
             import fsspec
 
-            logging.disable()  # Clients log each of their tries with a traceback; what went wrong is said below.
+            logging.disable()  # Clients log each attempt with a traceback; the error is reported below.
             with fsspec.open(archive, "rb") as file:
                 return bytes(file.read())
         except ImportError as error:
@@ -157,7 +157,7 @@ def patiently_read(archive: str) -> bytes:
 
 
 def is_whole(folder: str) -> bool:
-    """Whether all that was unpacked is still there.
+    """Whether everything that was unpacked is still there.
 
     Machines remove what nobody has read for days from folders like /tmp, file by file; and where there is a compiled
     file, Python does not read the source.
@@ -172,7 +172,7 @@ def is_whole(folder: str) -> bool:
 def unpack(data: bytes, folder: str) -> None:
     """Unpack the archive, for all jobs that need it: each file is there as a whole, or not at all.
 
-    Other jobs may do the same at this moment, or already run what is there: nothing that they have is taken away.
+    Other jobs may do the same at this moment, or already run what is there: nothing that they use is removed.
     """
     temporary = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(folder))
     try:

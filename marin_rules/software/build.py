@@ -1,11 +1,11 @@
-"""Finds an environment, or has it made: once, for all who need it, on all machines that share its folder.
+"""Finds an environment, or builds it: once, for all who need it, on all machines that share its folder.
 
     <folder>/<name>                   an environment: complete, or not there
     <folder>/.<name>.lock             the lease of whoever makes it
     <folder>/.<name>.making-<token>   what is being made (`removing` when its builder is gone)
 
 A build that fails leaves nothing, one that is killed leaves only what the next one removes, and a builder that was
-thought dead cannot harm what its successor made. What is there already is found by two looks at the file system,
+thought dead cannot harm what its successor made. An existing environment is found by two looks at the file system,
 without uv and without a network.
 """
 
@@ -35,7 +35,7 @@ def ensure_environment(
 ) -> str:
     """The path of the environment's Python, built first if it is not there; `say` gets the progress.
 
-    One that was made by somebody else than `circle`, or that others can write to, is refused.
+    One that was made by somebody outside `circle`, or that others can write to, is refused.
     """
     circle = circle or Circle.of()
     with explained_errors(folder):

@@ -1,7 +1,7 @@
 """How an environment is made: beside its place, under a lease, and renamed into it when it is complete. See `build`.
 
-Because it moves, scripts find their Python relative to themselves, and nothing in it knows a path but that of the base
-interpreter, which must be the same on all machines. Bytecode is compiled at once: jobs start from it.
+Because it moves, scripts find their Python relative to themselves, and it contains no absolute path except that of the
+base interpreter, which must be the same on all machines. Bytecode is compiled at once: jobs start from it.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from marin_rules.storage.patience import patiently
 from marin_rules.units import timestamp
 
 _WAIT_SECONDS = (0.05, 2.0)
-"""First and longest pause between two looks at an environment that somebody else makes."""
+"""First and longest pause between two looks at an environment that somebody else is building."""
 
 _NO_PLACE = re.compile(
     "|".join(rf"\(os error {code}\)" for code in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EROFS, errno.EDQUOT))
 )
-"""What uv says of a disk that is full, or not to be written to: whatever the requirements are."""
+"""What uv says about a disk that is full or not writable, whatever the requirements are."""
 
 _RELEASE_SECONDS = 10.0
-"""How long a lease that nobody needs any more is worth the wait for its store."""
+"""How long to wait for a store to release a lease that nobody needs any more."""
 
 
 class Builder:
-    """One process that wants an environment which was not there when it looked."""
+    """One process that wants an environment that did not exist when it looked."""
 
     def __init__(self, environment: Environment, folder: str, say: Callable[[str], None], circle: Circle) -> None:
         self._circle = circle
@@ -59,8 +59,8 @@ class Builder:
         self._tell = say
 
     def ensure(self) -> str:
-        """Make it, or wait until another process has."""
-        # Whatever the umask: a folder that a group can write to is shared, and nobody has said so.
+        """Build it, or wait until another process has."""
+        # Whatever the umask: a folder that a group can write to is shared, and nobody asked for that.
         os.makedirs(self._folder, 0o755, exist_ok=True)
         while True:
             lease = open_lease_at(f"{self._beside}lock", Owner.current())
@@ -128,7 +128,7 @@ class Builder:
             lease.refresh()
             _put_in_place(temporary, self._path)
         except (UvError, FileNotFoundError) as error:
-            # A successor removes what it takes for a leftover, and so makes us fail: then this raises.
+            # A successor removes what it takes for leftovers, which makes us fail: then this raises.
             lease.refresh()
             if isinstance(error, UvError):
                 raise self._failure(str(error)) from None
@@ -138,7 +138,7 @@ class Builder:
         self._say(f"ready after {manifest.seconds:.1f} s, {len(manifest.packages)} packages")
 
     def _install(self, temporary: str, check: Callable[[], None]) -> str:
-        """Make the environment at a path that is not its own; returns the version of uv."""
+        """Build the environment at a temporary path; returns the version of uv."""
         run_uv(["venv", "--quiet", "--relocatable", "--no-project", "--python", sys.executable, temporary], check)
         lock = self._environment.lock
         if lock is None:
@@ -205,7 +205,7 @@ def _put_in_place(temporary: str, path: str) -> None:
     try:
         os.rename(temporary, path)
     except OSError as error:
-        # Somebody who took us for dead has made the same meanwhile.
+        # A process that took us for dead has built the same meanwhile.
         if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
             raise
 

@@ -2,11 +2,11 @@
 
     <prefix>/experiments/.code/<digest>.zip
 
-Machines that do not see the driver's files fetch it from there (see `bootstrap`), and take it only if its digest is the
-one that their job was given. It is uploaded once, by the first run that needs it, and serves all later ones.
+Machines that do not see the driver's files fetch it from there (see `bootstrap`), and accept it only if its digest is
+the one that their job was given. It is uploaded once, by the first run that needs it, and serves all later ones.
 
 Only files of the package are in it, and settings that its caller adds. The user's own modules are packed into the
-plan, which says exactly which ones a run needs; nothing else in the user's folders is looked at.
+plan, which says exactly which ones a run needs; nothing else in the user's folders is examined.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from marin_rules.urls import is_url
 _FOLDER = ".code"
 
 _MOST_BYTES = 32 << 20
-"""Of all files together: ten times what the package has. More is something that does not belong there."""
+"""The limit for all files together: ten times the package. More means that something does not belong there."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The oldest date that the format knows: when a file was written is none of its content."""
+"""The oldest date that the format knows: the time a file was written is not part of its content."""
 
 _LEFT_OUT = frozenset({"__pycache__", WORKFLOW})
 
@@ -59,7 +59,7 @@ class CodeArchive:
     def of(cls, files: Mapping[str, bytes]) -> CodeArchive:
         """These files, by their paths in the archive."""
         buffer = io.BytesIO()
-        # Not compressed: what comes out of a compressor depends on its version.
+        # Not compressed: the output of a compressor depends on its version.
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
             for name in sorted(files):
                 entry = zipfile.ZipInfo(name, _EPOCH)
@@ -146,8 +146,8 @@ def _regular_files(package: Path) -> Iterator[Path]:
 def publish(archive: CodeArchive, folder: str, say: Callable[[str], None]) -> str:
     """Put the archive below `folder`, a path or URL, unless it is there; returns where it is.
 
-    Several drivers may do so at once: whoever comes second finds the same bytes. Other bytes under this name are
-    damaged or somebody else's; no job would take them, so they are replaced.
+    Several drivers may do so at once: the second finds the same bytes. Other bytes under this name are damaged or
+    somebody else's; no job would accept them, so they are replaced.
     """
     path = archive.path_below(folder)
     found = read_bytes(path)

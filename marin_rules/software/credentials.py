@@ -1,6 +1,6 @@
-"""Credentials in URLs: refused in requirements, which are written down, and hidden in what uv says.
+"""Credentials in URLs: refused in requirements, which are recorded, and hidden in uv's output.
 
-`${NAME}` is none: uv puts the value of the variable in its place when it installs.
+`${NAME}` is not a credential: uv replaces it with the variable's value when it installs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _VARIABLES = re.compile(r"(?:\$\{[A-Za-z0-9_]+\}:?)+")
 
 
 def has_credentials(url: str) -> bool:
-    """Whether a URL says more than where to look: a user with a password, or a token."""
+    """Whether a URL contains more than an address: a user with a password, or a token."""
     location = urlsplit(url)
     user = location.netloc.rpartition("@")[0]
     is_ssh_login = location.scheme.endswith("ssh") and ":" not in user

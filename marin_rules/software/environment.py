@@ -47,7 +47,7 @@ class Environment:
     """What the step asked for, for people: in the name, but not in the digest."""
 
     lock: Lock | None = None
-    """What is to be installed, if that was decided beforehand; `requirements` are its pins then."""
+    """What to install, if that was decided beforehand; `requirements` are then its pins."""
 
     @classmethod
     def here(cls, requirements: Sequence[str], groups: Sequence[str] = ()) -> Self:
@@ -69,7 +69,7 @@ class Environment:
         needs = resolve_groups(groups, folder, prefix=prefix)
         if needs.lock is None or needs.locked_group is None:
             return cls.here(needs.requirements, groups)
-        # Called after the lock alone: a step that asks for more, which the lock has, shares the environment.
+        # Named after the lock alone: a step that asks for more, which the lock has, shares the environment.
         return replace(cls.here(needs.lock.pins, [needs.locked_group]), lock=needs.lock)
 
     @classmethod
@@ -97,7 +97,7 @@ class Environment:
 
     @property
     def name(self) -> str:
-        """What its folder is called: the groups, as far as they are short, and the beginning of the digest."""
+        """The name of its folder: the groups, as far as they are short, and the beginning of the digest."""
         return f"{self._label()}-{self.digest[:_DIGITS]}"
 
     def is_for(self, other: Environment) -> bool:
@@ -124,7 +124,7 @@ class Environment:
 
 
 def environments_folder(of_cluster: str | None = None) -> str:
-    """Where environments are kept: `MARIN_ENVIRONMENTS`, else what the cluster names, else the user's cache."""
+    """Where environments are kept: `MARIN_ENVIRONMENTS`, or else what the cluster names, or else the user's cache."""
     named = os.environ.get(FOLDER_VARIABLE) or of_cluster
     folder = named or os.path.join(cache_folder(), "environments")
     if is_url(folder):
@@ -138,7 +138,7 @@ def environments_folder(of_cluster: str | None = None) -> str:
 
 @contextlib.contextmanager
 def explained_errors(folder: str) -> Iterator[None]:
-    """Trouble with the folder of environments, in words that name what to change."""
+    """The error about the folder of environments, which names what to change."""
     try:
         yield
     except OSError as error:

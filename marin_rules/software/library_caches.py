@@ -1,6 +1,6 @@
-"""Where the libraries of a step's environment keep what they can make again: variables that are set for the step.
+"""Where the libraries of a step's environment keep what they can rebuild: variables that are set for the step.
 
-jax compiles a model anew in every process unless it has a folder for what it compiled; with one, a short training run
+jax recompiles a model in every process unless it has a folder for compiled code; with one, a short training run
 takes little more than half the time. The folder is private, since compiled code is executed, and it is kept between
 attempts, steps and runs:
 
@@ -31,7 +31,7 @@ _ALL_IS_WORTH_KEEPING = {
 
 
 def set_library_caches(variables: MutableMapping[str, str], environment: str = sys.prefix) -> None:
-    """Set what the libraries in this environment of a step read, where nothing else was said."""
+    """Set the variables that the libraries in this environment of a step read, unless they are already set."""
     manifest = read_manifest(environment)
     if manifest is None:
         return
@@ -59,8 +59,8 @@ def _private(folder: str, name: str) -> str:
 
 
 def _machine() -> str:
-    """Tells kinds of processors apart: what was compiled for one may end another's process with an illegal
-    instruction, and jobs on different nodes may share this folder."""
+    """Distinguishes kinds of processors: code compiled for one may end another's process with an illegal instruction,
+    and jobs on different nodes may share this folder."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = file.read().partition("\n\n")[0].splitlines()

@@ -1,6 +1,6 @@
 """A lock: the exact versions of everything in an environment, with the hashes of their files.
 
-It travels in the frozen plan, so that every machine builds the same environment, whether or not it sees the file. This
+It is part of the frozen plan, so that every machine builds the same environment, whether or not it sees the file. This
 module only holds one; `lock_file` reads it, and knows what may be in it.
 """
 
@@ -23,7 +23,7 @@ class Lock:
     """The file's path, for people."""
 
     sha256: str
-    """Of the whole file."""
+    """The digest of the whole file."""
 
     wheels: tuple[str, ...]
     sources: tuple[str, ...] = ()
@@ -40,5 +40,5 @@ class Lock:
         return tuple(sorted(line.partition(" --hash")[0] for line in (*self.wheels, *self.sources)))
 
     def to_record(self) -> dict[str, str]:
-        """What is written down about a step that ran with it."""
+        """What is recorded about a step that ran with it."""
         return {"file": self.file, "sha256": self.sha256}

@@ -1,11 +1,11 @@
 """Reads lock files, as `marin-rules lock` and `uv pip compile --generate-hashes` write them.
 
 A lock says what is installed and nothing else: pins with hashes. Where packages come from is the machine's business, so
-an index address is refused; so is whatever would let in a file without a hash. A universal lock has pins for several
-interpreters: markers are decided here, for the running one.
+an index address is refused; so is anything that would let in a file without a hash. A universal lock has pins for
+several interpreters: markers are decided here, for the running one.
 
 Packages come as wheels. One that has none is built only if the lock says so (`--no-binary NAME`), with the build tools
-that the lock pins: others would be fetched in versions that nobody has chosen.
+that the lock pins: others would be fetched in unchosen versions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AGAIN = "Compile it again (docs/environments.md#locks)."
 
 
 def read_lock(path: Path, *, name: str) -> Lock:
-    """The lock in a file; `name` is what people call the file."""
+    """The lock in a file; `name` is the file's name for people."""
     check_not_planted(str(path), str(path.parent), "the lock")
     try:
         data = path.read_bytes()
@@ -81,7 +81,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 class _Reading:
-    """What one file has said so far."""
+    """What one file contains so far."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

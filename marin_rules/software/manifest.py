@@ -1,6 +1,6 @@
 """The manifest of an environment: what was asked for, and exactly what is there, in `<environment>/marin-rules.json`.
 
-It is written last, before the environment gets its name: a folder without one is no environment.
+It is written last, before the environment gets its name: a folder without one is not an environment.
 """
 
 from __future__ import annotations
@@ -68,5 +68,5 @@ def read_manifest(path: str) -> Manifest | None:
 
 
 def write_manifest(path: str, manifest: Manifest) -> None:
-    """Write down what is in the environment at `path`."""
+    """Record what is in the environment at `path`."""
     write_atomic(manifest_path(path), json.dumps(manifest.to_fields(), indent=2).encode() + b"\n", mode=0o644)

@@ -23,7 +23,7 @@ _PARENT = "packages"
 def package_folder(folder: str, circle: Circle | None = None) -> str:
     """A folder below that of the environments, in which only marin_rules is found. Each user has one for each package.
 
-    Whoever could write to it could have steps import other modules: it is refused unless it is the user's own.
+    Anyone who can write to it could make steps import other modules: it is refused unless it is the user's own.
     """
     target = os.path.realpath(PACKAGE)
     name = f"{PACKAGE.name}-{hashlib.sha256(os.fsencode(target)).hexdigest()[:8]}"
@@ -50,7 +50,7 @@ def _make(path: str, target: str) -> None:
         os.symlink(target, os.path.join(temporary, PACKAGE.name))
         os.rename(temporary, path)
     except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # Another process was faster, and made the very same.
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # Another process was faster, and created the same.
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

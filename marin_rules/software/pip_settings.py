@@ -1,7 +1,7 @@
-"""Where pip looks for packages, in uv's words: for machines that name their index in pip's settings alone.
+"""Where pip looks for packages, translated for uv: for machines that name their index only in pip's settings.
 
-uv does not read those. Without them it would fail where there is no other index, and worse where there is one: it
-would take a stranger's package for one of the house. If uv's own settings say where to look, nothing is added.
+uv does not read those. Without them it would fail where there is no other index, and worse where there is one: it would
+mistake a stranger's package for one of our own. If uv's own settings say where to look, nothing is added.
 
 The values may hold credentials. They are for the environment of a uv process, never for a file or a message.
 """
@@ -21,7 +21,7 @@ _PIP_KEYS = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-
 
 
 def index_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Variables for uv that say what pip's settings say; none if uv has settings of its own."""
+    """Variables for uv that mirror pip's settings; none if uv has settings of its own."""
     if any(environment.get(name) for name in _UV_VARIABLES) or _is_index_in_uv_files(environment):
         return {}
     settings = _pip_settings(environment)
@@ -41,7 +41,8 @@ def index_variables(environment: Mapping[str, str] = os.environ) -> dict[str, st
 
 
 def _pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What counts for `pip install`: a variable, else `[install]` of the last file that has it, else `[global]`."""
+    """What applies to `pip install`: a variable, or else `[install]` of the last file that has it, or else
+    `[global]`."""
     named = environment.get("PIP_CONFIG_FILE", "")
     files = [] if named == os.devnull else [*_pip_files(environment), *([Path(named)] if named else [])]
     contents = [_read_ini(file) for file in files]
@@ -75,7 +76,7 @@ def _names_index(file: Path) -> bool:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False  # No such file; or a broken one, of which uv itself will tell.
+        return False  # No such file; or a broken one, which uv itself will report.
     for_pip = content.get("pip", {})
     return any(key in content or key in for_pip for key in _UV_KEYS)
 

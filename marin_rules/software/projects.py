@@ -1,4 +1,4 @@
-"""What a project says that it needs: dependencies, extras and dependency groups.
+"""What a project declares that it needs: dependencies, extras and dependency groups.
 
 The user's project is read from its `pyproject.toml`, an installed one from its metadata. Texts are kept as they are
 written; only the names of projects, extras and groups are normalised (PEP 503, 685 and 735).
@@ -33,7 +33,7 @@ class IncludedGroup:
 
 @dataclass(frozen=True)
 class Project:
-    """The needs of one project. The texts are requirements that nobody has parsed yet."""
+    """The needs of one project. The strings are requirements that have not been parsed yet."""
 
     source: str
     """Where this was read, for messages."""
@@ -54,7 +54,7 @@ class Project:
 
 
 def find_project(folder: str) -> Project | None:
-    """The project of the nearest `pyproject.toml` at or above a folder; one that only configures tools is passed by."""
+    """The project of the nearest `pyproject.toml` at or above a folder; one that only configures tools is skipped."""
     start = Path(folder).resolve()
     for path in (parent / _FILE for parent in (start, *start.parents)):
         if not path.is_file():

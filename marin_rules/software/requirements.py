@@ -1,15 +1,15 @@
 """From the groups that a step names to what has to be installed for it.
 
 A group is, in this order: an extra or a dependency group of the user's project, an extra of marin-rules, or a
-requirement (PEP 508). To what the groups say is added what the user's project depends on, and what the worker imports.
+requirement (PEP 508). What the user's project depends on and what the worker imports is added to that.
 marin-rules is never among the requirements, nor is Snakemake for its sake: a step's environment finds the package of
 the driver (see `package`). So `marin-rules[gcp]` stands for the requirements of that extra alone.
 
 Markers are decided here, for the running interpreter, since the environment is made for it.
 
 A group that has a lock (`tool.marin-rules.locks` in the user's file; `OWN_LOCKS` of marin-rules) is installed as the
-lock says. Then the requirements are a condition: the lock must satisfy all that the step needs, or the
-step is refused. Nothing is ever added to a lock, for that would have no hash.
+lock says. Then the requirements are a condition: the lock must satisfy everything that the step needs, or the step is
+refused. Nothing is ever added to a lock, because it would have no hash.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ARGUMENT = "pip_dependency_groups"
 _MOST_NAMED = 5
 _BARE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _ALMOST = 0.8
-"""How alike two names are (by difflib) that differ by one slip of the finger."""
+"""How similar (by difflib) two names are that differ by one typo."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Needs:
     """What a step needs that names some groups."""
 
     requirements: tuple[str, ...]
-    """Sorted. Of a locked environment only a condition: `lock` satisfies them all."""
+    """Sorted. For a locked environment only a condition: `lock` satisfies them all."""
 
     lock: Lock | None = None
     locked_group: str | None = None
@@ -126,7 +126,7 @@ def worker_requirements(prefix: str) -> tuple[str, ...]:
 
 
 def driver_requirements(prefix: str) -> tuple[str, ...]:
-    """The same for a driver: all that marin-rules itself depends on, and the clients of the prefix's store."""
+    """The same for a driver: everything that marin-rules itself depends on, and the clients of the prefix's store."""
     own, scheme = _installed(), split_url(prefix)[0]
     resolution = _Resolution([own])
     for text in own.dependencies:
@@ -210,7 +210,7 @@ class _Resolution:
             raise SettingsError(f"{source} has {without_credentials(text)!r}, which is not a requirement") from None
         marker = requirement.marker
         if marker is not None and self._keep_markers and "extra" not in str(marker):
-            pass  # For whoever compiles for several interpreters.
+            pass  # For compiling for several interpreters.
         elif marker is not None:
             if not marker.evaluate({"extra": extra}):
                 return
@@ -256,7 +256,7 @@ class _Resolution:
                 self.take(entry, project.source, within=within)
 
     def _refuse_slips(self, group: str) -> None:
-        """A mistyped group must not become a package of some stranger's."""
+        """A mistyped group must not become some stranger's package."""
         close = difflib.get_close_matches(canonicalize_name(group), self._names(), n=1, cutoff=_ALMOST)
         if close and abs(len(close[0]) - len(group)) <= 1 and _BARE_NAME.fullmatch(group):
             raise SettingsError(

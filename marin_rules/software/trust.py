@@ -1,8 +1,8 @@
-"""Whether an environment, and the folder that it is in, can be nobody's work but that of people one trusts.
+"""Whether an environment, and the folder that it is in, can only be the work of trusted people.
 
-Jobs execute what is in there, and names of environments can be foretold. So before an environment is used, its owner
-and its modes are looked at, and those of the folder: whoever can write to that could exchange what is in it, unless it
-is sticky. The folders above it are as whoever named the folder wants them, except for those that are everyone's.
+Jobs execute what is in there, and names of environments can be predicted. So before an environment is used, its owner
+and modes are checked, and those of the folder: anyone who can write to that could replace its contents, unless it is
+sticky. The folders above it are the choice of whoever named the folder, except for those open to everyone.
 """
 
 from __future__ import annotations

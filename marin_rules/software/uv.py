@@ -1,6 +1,6 @@
 """uv, the program that makes environments: where it is, and how it is run.
 
-It runs with the machine's settings (its own, else pip's) and never with those of some `pyproject.toml` above the
+It runs with the machine's settings (its own, or else pip's) and never with those of some `pyproject.toml` above the
 working directory, nor with variables that replace a requirement or add a package, since an environment is named by its
 requirements alone. It dies with the process that started it.
 """
@@ -27,7 +27,7 @@ _LONGEST_MESSAGE = 60
 
 _NOT_FOR_UV = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_OVERRIDE", "UV_VENV_SEED")
 _OWN_PREFIX = "MARIN_RULES_"
-"""Begins the variables that steer a run; among them are the secrets of steps."""
+"""The beginning of the variables that control a run; among them are the secrets of steps."""
 
 
 class UvError(Exception):
@@ -35,7 +35,7 @@ class UvError(Exception):
 
 
 def find_uv() -> str:
-    """The uv beside this Python, else the one on the PATH."""
+    """The uv beside this Python, or else the one on the PATH."""
     found = shutil.which("uv", path=os.path.dirname(sys.executable)) or shutil.which("uv")
     if found is None:
         raise MarinRulesError(
@@ -94,7 +94,7 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in _NOT_FOR_UV and not name.startswith(_OWN_PREFIX)
     }
-    # A URL that is broken over two lines could not be cleared of credentials.
+    # Credentials in a URL that is broken over two lines could not be removed.
     return kept | index_variables(kept) | {"UV_NO_WRAP": "1"}
 
 
