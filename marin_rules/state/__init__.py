@@ -1,1 +1,1 @@
-"""What is written down about steps and runs: status, info, log, lease, failures, the registry of runs."""
+"""What is recorded about steps and runs: status, info, log, lease, failures, the registry of runs."""

@@ -1,9 +1,9 @@
-"""The artifact registry: names and dates for artifacts, wherever their data are.
+"""The artifact registry: names and dates for artifacts, wherever their data is.
 
     <root>/<namespace>/<name>/<version>.json = {"id", "version", "uri", "relative_path"}
 
 The files are Marin's. An entry is written once and never changed: registering is atomic, on a disk and on the buckets
-whose writes can be conditional, so of two who register the same version one is told so. The root is that of
+whose writes can be conditional, so if two register the same version, one gets an error. The root is that of
 `MARIN_ARTIFACT_REGISTRY`, or `<prefix>/artifact_registry`; Marin's own, shared by all its regions, has to be named.
 """
 
@@ -32,7 +32,7 @@ _VERSION = re.compile(r"(?P<date>\d{4}\.\d{2}\.\d{2})(?:-[A-Za-z0-9][A-Za-z0-9._
 
 
 class ArtifactRegistryError(MarinRulesError):
-    """The registry cannot answer, or not with yes."""
+    """The registry cannot answer, or refuses."""
 
 
 class ArtifactNotFoundError(ArtifactRegistryError, KeyError):
@@ -61,7 +61,7 @@ class ArtifactAlreadyExistsError(ArtifactRegistryError):
 
 
 class InvalidArtifactIdError(ArtifactRegistryError, ValueError):
-    """A name, version or address that no registry takes."""
+    """A name, version or address that no registry accepts."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ArtifactEntry:
     """The folder of the artifact: absolute, or in a bucket."""
 
     relative_path: str | None = None
-    """The same below the prefix of whoever registered it: other regions may have a copy below theirs."""
+    """The same relative to the registrant's prefix: other regions may have a copy below theirs."""
 
 
 class ArtifactRegistry(Protocol):
@@ -147,7 +147,7 @@ _default: ContextVar[ArtifactRegistry | None] = ContextVar("marin_rules_artifact
 
 
 def get_default_registry() -> ArtifactRegistry:
-    """The registry that was set for this context, else the one of the environment."""
+    """The registry that was set for this context, or else the one of the environment."""
     chosen = _default.get()
     if chosen is not None:
         return chosen
@@ -162,7 +162,7 @@ def set_default_registry(registry: ArtifactRegistry | None) -> None:
 
 @contextlib.contextmanager
 def use_default_registry(registry: ArtifactRegistry) -> Iterator[ArtifactRegistry]:
-    """Choose a registry for what is inside the block."""
+    """Choose a registry for the code inside the block."""
     token = _default.set(registry)
     try:
         yield registry

@@ -4,7 +4,7 @@
     Artifact.from_path("clean/wiki_1a2b3c4d", Stats)  a pydantic model or a dataclass, and those inside it
     Artifact.from_id("wiki/clean", "2026.06.01")     by its name in the artifact registry
 
-A step that is done and has no artifact, as steps of older executors, gives a `PathMetadata`.
+A step that is done but has no artifact, like steps of older executors, gives a `PathMetadata`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from marin_rules.storage.prefix import marin_prefix
 logger = logging.getLogger(__name__)
 
 _NAMES = (ARTIFACT_FILE, "artifact.json", ".artifact")
-"""What the file is called, and was called by older executors of Marin."""
+"""The name of the file, and its names in older executors of Marin."""
 
 
 @dataclass(frozen=True)
 class PathMetadata:
-    """The output of a step that is done, where nothing else is known of it."""
+    """The output of a step that is done, if nothing else is known about it."""
 
     path: str
 
@@ -47,7 +47,7 @@ class PathsMetadata:
 
 
 class ArtifactError(MarinRulesError, ValueError):
-    """An artifact that is not what it was asked for as."""
+    """An artifact that is not of the requested type."""
 
 
 class Artifact:

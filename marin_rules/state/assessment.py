@@ -31,7 +31,7 @@ class State(StrEnum):
 
 
 IDLE = frozenset({State.CACHED, State.NOT_NEEDED})
-"""States of steps that a run has nothing to do with."""
+"""States of steps that a run need not deal with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Verdict:
     step: FrozenStep
     state: State
     cause: str
-    """Why, as far as the step itself goes; empty where only a dependency is the reason."""
+    """Why, as far as the step itself is concerned; empty if only a dependency is the reason."""
 
     refused: bool = False
     """The step itself is refused (not only something it depends on)."""
@@ -50,11 +50,11 @@ class Verdict:
     """A dependency that is (part of) the reason, and its state."""
 
     anew: bool = False
-    """The step, or one that it depends on, was asked for again: what was done of it before does not count."""
+    """The step, or one that it depends on, is to be done again: earlier work on it does not count."""
 
     @property
     def reason(self) -> str:
-        """The whole reason, as a dry run words it."""
+        """The whole reason, in the words of a dry run."""
         return self.reason_with(str)
 
     def reason_with(self, name_of: Callable[[State], str]) -> str:
@@ -97,7 +97,7 @@ class Assessment:
 
     @property
     def without_function(self) -> str | None:
-        """Why this cannot be run as far as it lies in steps without a function, which may only be done; else None."""
+        """Why this cannot be run because of steps without a function, which must already be done; otherwise None."""
         for verdict in self.verdicts:
             step = verdict.step
             if verdict.state is not State.RUN or step.function != NO_FUNCTION:
@@ -120,9 +120,9 @@ def assess(
     failed_at: Callable[[FrozenStep], str | None] = lambda step: None,
     progress_of: Callable[[FrozenStep], str | None] = lambda step: None,
 ) -> Assessment:
-    """Judge every step. `forced` are steps to run although they are done; all that depends on them runs too.
+    """Judge every step. `forced` are steps to run even if they are done; everything that depends on them runs too.
 
-    `progress_of` says how far a step came that was begun and is to go on, None if it starts from the beginning.
+    `progress_of` says how far a step got that was begun and will be continued, None if it starts from the beginning.
     """
     again = _asked_again(plan, frozenset(forced))
     reasons = _what_runs(plan, statuses, again)
@@ -163,7 +163,7 @@ def assess(
 
 
 _FORCED = -1
-"""In place of the index of a dependency that is the reason."""
+"""Replaces the index of a dependency that is the reason."""
 
 
 def _runs_again(plan: FrozenPlan, step: FrozenStep, cause: int) -> Verdict:

@@ -3,7 +3,7 @@
     <state folder>/drivers/<id>/     mode 0700; the id is that of the run
         driver.json                  what was submitted
         plan                         the frozen plan, as it was then
-        holder.json                  the job or process that is the driver: whoever comes first, and no other
+        holder.json the job or process that is the driver: the first to claim it, and no other
         stop                         there if a person wants the run to stop, rather than its machine
         end.json                     how the run ended; not there while it goes on, or if the driver was killed for good
         log                          what the driver prints
@@ -50,13 +50,13 @@ from marin_rules.storage.private_files import make_private_folder
 from marin_rules.units import timestamp
 
 KEPT_DAYS = 7
-"""How long a driver can be asked for after its end."""
+"""How long a driver can be looked up after its end."""
 
 SUBMITTING = ".submitting-"
 """Begins the name of the folder of a driver that is being submitted."""
 
 STOPPED_CODE = 130
-"""The exit code of a run that was stopped before it could say so itself: what Ctrl-C leads to."""
+"""The exit code of a run that was stopped before it could report one itself: that of Ctrl-C."""
 
 _DAY_SECONDS = 86400.0
 
@@ -68,7 +68,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class NameTakenError(MarinRulesError):
-    """A driver of that name is there already."""
+    """A driver of that name already exists."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,13 @@ class DriverRecord:
 
     id: str
     name: str | None
-    """What its user calls it."""
+    """The name its user gave it."""
 
     command: tuple[str, ...]
     """What the user typed."""
 
     words: tuple[str, ...]
-    """What the driver starts, in its working directory and with its own Python, beside the plan."""
+    """What the driver starts, in its working directory and with its own Python, besides the plan."""
 
     is_for_job: bool
     """Whether it is to be a job of a cluster. A process that is started from within some other job is none."""
@@ -146,7 +146,7 @@ class DriverRecord:
     """The folder with the package as it was."""
 
     checksums: Mapping[str, str]
-    """Files that are read where they are, and what they must be."""
+    """Files that are read in place, and what they must contain."""
 
     submitted: float
     """In seconds since 1970."""
@@ -191,7 +191,7 @@ class DriverRecord:
         return None if data is None else Holder.parse(data)
 
     def register_run(self, driver: Owner) -> None:
-        """Let others see which process supervises the run: the registry of its machine is not theirs."""
+        """Let others see which process supervises the run: they cannot see the registry of its machine."""
         run = RegisteredRun(
             id=self.id,
             experiment=self.experiment,
@@ -206,7 +206,7 @@ class DriverRecord:
     def registered_run(self) -> RegisteredRun | None:
         """The run, if another machine has registered it; None before it has begun, and after its end."""
         data = None if self.place is None or self.end() is not None else read_bytes(self._path(_RUN))
-        # What the plan must be is known here; others may be able to write there.
+        # The digest of the plan is known here; others may be able to write there.
         return None if data is None else replace(RegisteredRun.parse(data), digest=self.digest)
 
     # -- how it ends -----------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class DriverRecord:
 
     def remove(self) -> None:
         if self.place is not None:
-            with contextlib.suppress(OSError):  # A few small objects: no reason to keep a driver for ever.
+            with contextlib.suppress(OSError):  # A few small objects: no reason to keep a driver forever.
                 remove_tree(self.place)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -253,7 +253,7 @@ class DriverRecord:
         return os.path.join(self.place or self.folder, name)
 
     def _read_final(self, name: str) -> bytes | None:
-        """A file that does not change once it is there: of one that is elsewhere, a copy is kept here."""
+        """A file that does not change once it exists: if it is elsewhere, a copy is kept here."""
         if self.place is None:
             return read_bytes(self._path(name))
         copy = os.path.join(self.folder, name)
@@ -294,7 +294,7 @@ def code_folder() -> str:
 
 
 def make_folders() -> None:
-    """The folders above, for this user alone: what is in them is executed."""
+    """The folders above, for this user alone: their contents are executed."""
     for folder in (drivers_folder(), code_folder()):
         make_private_folder(folder)
         check_own_folder(folder, Circle.own())
@@ -338,10 +338,10 @@ def changing_drivers() -> Iterator[None]:
 
 
 def remove_old(now: float, is_over: Callable[[DriverRecord], bool]) -> None:
-    """Forget drivers whose end is long ago, and code that no driver has."""
+    """Forget drivers that ended long ago, and code that no driver uses."""
     with changing_drivers():
         for record in all_drivers():
-            with contextlib.suppress(OSError):  # A store that does not answer now: there will be another day.
+            with contextlib.suppress(OSError):  # The store does not answer now: a later submission tries again.
                 end = record.end()
                 last = end.ended if end is not None else modified_time(record.log_path) or record.submitted
                 if now - last > KEPT_DAYS * _DAY_SECONDS and (end is not None or is_over(record)):

@@ -1,4 +1,4 @@
-"""How steps failed: written down by their workers, read by the driver that waits for them."""
+"""How steps failed: recorded by their workers, read by the driver that waits for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PreviousTaskFailedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Failure:
-    """How a step failed, as its worker tells the driver."""
+    """How a step failed, as its worker reports it to the driver."""
 
     name: str
     output_path: str
@@ -52,7 +52,7 @@ def record_failure(run: Run, step: FrozenStep, failure: Failure) -> None:
 
 
 def _file_name(step: FrozenStep) -> str:
-    """The digest alone would not do: a StepSpec may stand in a plan twice, in two places."""
+    """The digest alone would not do: a StepSpec may be in a plan twice, in two places."""
     return f"{step.digest}-{step.index}"
 
 

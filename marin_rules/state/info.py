@@ -1,4 +1,4 @@
-"""What is written down about a step (`.executor_info`) and about an experiment (`experiments/<caller>-<hash>.json`).
+"""What is recorded about a step (`.executor_info`) and about an experiment (`experiments/<caller>-<hash>.json`).
 
 The fields are Marin's; ours are added beside them (`version_digest`, `run`). A step's info is written by the worker
 that holds its lease, and only then: the provenance of finished work is never overwritten. An experiment's file has
@@ -74,7 +74,7 @@ def info_path(output_path: str) -> str:
 
 
 def read_info(output_path: str) -> dict[str, Any] | None:
-    """The info of a step, None when there is none. A damaged one is an error, never taken for an answer."""
+    """The info of a step, None when there is none. A damaged one is an error, never accepted as an answer."""
     path = info_path(output_path)
     data = read_bytes(path)
     return None if data is None else parse_info(data, path)
@@ -101,10 +101,10 @@ def info_bytes(info: Mapping[str, Any]) -> bytes:
 
 
 def check_version(plan: FrozenPlan, step: FrozenStep, data: bytes | None) -> None:
-    """Refuse to use an output path whose info (`data`) tells of another version.
+    """Refuse to use an output path whose info (`data`) describes another version.
 
-    Two versions meet on one path through an override, or because their six digits are the same. A path without an
-    info is believed: data that were put there by hand, or by one of Marin's older executors.
+    Two versions meet on one path through an override, or because their six digits are the same. A path without an info
+    is accepted: its data was put there by hand, or by one of Marin's older executors.
     """
     if data is None or f'"version_digest": "{step.digest}"'.encode() in data:
         return
@@ -115,7 +115,7 @@ def check_version(plan: FrozenPlan, step: FrozenStep, data: bytes | None) -> Non
 
 
 def _differs(plan: FrozenPlan, step: FrozenStep, info: Mapping[str, Any]) -> bool:
-    """Whether an info of Marin's tells of something else than the step; what it does not tell is believed."""
+    """Whether an info of Marin's describes something other than the step; what it does not say is assumed to match."""
     version, record = info.get("version"), plan.record(step)
     if not version:  # Its StepRunner writes none, and the attributes as the config.
         return step.is_spec and step.is_overridden and info.get("config", record.config) != record.config
@@ -126,7 +126,7 @@ def _differs(plan: FrozenPlan, step: FrozenStep, info: Mapping[str, Any]) -> boo
 
 
 def version_clash(plan: FrozenPlan, step: FrozenStep) -> str | None:
-    """Why the data at a step's output path are not those of the step; None if they are, as far as is known."""
+    """Why the data at a step's output path is not the step's; None if it is, as far as is known."""
     try:
         check_version(plan, step, read_bytes(info_path(step.output_path)))
     except (MarinRulesError, OSError) as error:
@@ -164,7 +164,7 @@ def experiment_info(plan: FrozenPlan, worker_id: str) -> dict[str, Any]:
 
 
 def experiment_info_path(plan: FrozenPlan) -> str:
-    """Named after the experiment's file and what its steps are: the same in every run."""
+    """Named after the experiment's file and its steps: the same in every run."""
     content = [[step.name, step.function, step.digest, step.output_path] for step in plan.steps]
     digest = hashlib.md5(to_json(content).encode(), usedforsecurity=False).hexdigest()[:HASH_DIGITS]
     caller = os.path.basename(plan.run.caller_path).removesuffix(".py") or "experiment"

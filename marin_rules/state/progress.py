@@ -1,6 +1,6 @@
-"""Whether a step got anywhere: did its last attempt write something beside its bookkeeping?
+"""Whether a step made progress: did its last attempt write anything besides its own records?
 
-A step that is stopped by a time limit after it wrote checkpoints goes on from them in the next job. One that wrote
+A step that is stopped by a time limit after it wrote checkpoints continues from them in the next job. One that wrote
 nothing would only be stopped again.
 """
 

@@ -1,4 +1,4 @@
-"""The cluster job that an attempt at a step ran in, as its worker wrote it down.
+"""The cluster job that an attempt at a step ran in, as its worker recorded it.
 
 It is in the `run` block of the info file, under the name of the cluster: `"<cluster>": {"job_id": "7", "nodes": ...}`.
 Nothing here knows which clusters there are.

@@ -1,7 +1,7 @@
-"""What a step returned, as JSON that every reader understands. Nothing that is returned undoes finished work.
+"""What a step returned, as JSON that every reader understands. No return value undoes finished work.
 
 Plain data, dataclasses, pydantic models, enums, paths, and the numbers and small arrays of numpy and its relatives have
-a form of their own; None is `null`. Numbers that JSON does not have are strings which Python's `float` takes back:
+a form of their own; None is `null`. Numbers that JSON does not have become strings that Python's `float` reads back:
 "NaN", "Infinity", "-Infinity". The rest is kept as text, with a warning; so is a value that cannot even be shown,
 without the text.
 """
@@ -21,14 +21,14 @@ from marin_rules.configs import field_names
 from marin_rules.functions import function_name
 
 MAX_DEPTH = 100
-"""Levels of a value that are worth writing down: readers of JSON give up soon after."""
+"""Levels of a value that are worth storing: readers of JSON give up soon after."""
 
 _MAX_ARRAY_ITEMS = 100_000
 
 
 @dataclass(frozen=True)
 class ReturnedValue:
-    """The JSON of a return value, None if there is none; and what to tell about it."""
+    """The JSON of a return value, None if there is none; and a warning about it."""
 
     text: str | None = None
     warning: str | None = None
@@ -57,7 +57,7 @@ def _refuse_unfinished(value: Any) -> None:
     kind = None
     if inspect.iscoroutine(value):
         kind = "a coroutine"
-        value.close()  # Or Python would complain once more that nobody awaited it.
+        value.close()  # Otherwise Python would complain again that it was never awaited.
     elif inspect.isasyncgen(value):
         kind = "an async generator"
     elif inspect.isgenerator(value) and value.gi_code.co_name != "<genexpr>":

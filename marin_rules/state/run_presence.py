@@ -1,6 +1,6 @@
 """A driver's sign of life: the file of its run is touched once a minute, for those who cannot see its process.
 
-Whoever lists runs on another machine, or after a restart, so knows a driver that died from one that is there.
+This lets another machine, or the same one after a restart, tell a dead driver from a live one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from marin_rules.state.run_registry import forget, register, touch
 
 BEAT_SECONDS = 60.0
 _END_SECONDS = 10.0
-"""How long a file system may hold up the end of a run for the sake of this file."""
+"""How long a file system may delay the end of a run for the sake of this file."""
 
 
 class RunPresence:
-    """A run is registered from `begin` to `end`, or longer if it is to go on."""
+    """A run is registered from `begin` to `end`, or longer if it will be continued."""
 
     def __init__(self, plan: FrozenPlan) -> None:
         self._plan = plan
@@ -30,7 +30,7 @@ class RunPresence:
     def end(self, *, forgets: bool = True) -> None:
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join(_END_SECONDS)  # Else it might write the file once more.
+            self._thread.join(_END_SECONDS)  # Otherwise it might write the file once more.
         if forgets:
             forget(self._plan.run)
 

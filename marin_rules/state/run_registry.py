@@ -1,8 +1,7 @@
 """The runs of this user: a small file for each, from its start to its end, so that others can find and stop it.
 
-The files are in the user's own state folder (on a cluster every node sees it). They only help people to look: what
-decides about a step is its lease. A file that stays behind tells that its driver was killed; see `active.survey` for
-when it is removed.
+The files are in the user's own state folder (on a cluster every node sees it). They are only for people: a step's lease
+decides about it. A file that stays behind means that its driver was killed; see `active.survey` for when it is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from marin_rules.storage.leases.owner import Owner
 
 @dataclass(frozen=True)
 class RegisteredRun:
-    """A run that was started and has not ended, as far as its driver had a say in that."""
+    """A run that was started and has not ended, as far as its driver could record."""
 
     id: str
     experiment: str
@@ -40,7 +39,7 @@ class RegisteredRun:
     """The name of the cluster's file that was chosen for it."""
 
     digest: str | None = None
-    """Of the plan: whoever can write to its bucket could put another in its place."""
+    """The digest of the plan: anyone who can write to its bucket could replace it."""
 
     driver_has_ended: bool = False
     """Whether somebody who looked knows so of a driver whose process cannot be seen: that of a job which has ended."""
@@ -78,7 +77,7 @@ def _text(fields: dict[str, Any], name: str) -> str:
 
 
 def register(plan: FrozenPlan) -> None:
-    """Write down that this process drives a run of `plan`. A mere convenience: a home that is full stops nothing."""
+    """Record that this process drives a run of `plan`. A mere convenience: a full home directory stops nothing."""
     run = plan.run
     registered = RegisteredRun(
         id=run.id,
@@ -98,7 +97,7 @@ def register(plan: FrozenPlan) -> None:
 
 
 def touch(run: Run | RegisteredRun) -> bool:
-    """Give a sign of life of a run; False if its file is gone."""
+    """Give a sign of life for a run; False if its file is gone."""
     try:
         os.utime(_path(run.id))
     except FileNotFoundError:
@@ -140,7 +139,7 @@ def _read(path: str) -> RegisteredRun | None:
         data, seen = read_bytes(path), modified_time(path)
         return None if data is None or seen is None else RegisteredRun.parse(data, seen)
     except (OSError, ValueError, RecursionError):
-        return None  # Not ours, cut, or of another version; the other runs are shown all the same.
+        return None  # Not ours, truncated, or of another version; the other runs are shown anyway.
 
 
 def _folder() -> str:

@@ -2,10 +2,10 @@
 
 The format is Marin's, so that a bucket that Marin has filled is read as it is. Its older executors wrote a
 log instead, a JSON object a line; there the last event counts. They knew two more states, which are read as `RUNNING`,
-for nobody ended such a step.
+because such a step has not ended.
 
-A file that is neither is never "done" and never "absent": it is a `CorruptStatusError`, because only a person
-can say whether the data beside it are complete. This module only reads. Statuses are written through
+A file that is neither is never "done" and never "absent": it is a `CorruptStatusError`, because only a person can say
+whether the data beside it is complete. This module only reads. Statuses are written through
 `marin_rules.storage.leases.lease.Lease.commit`, by the worker that holds the lease.
 """
 
@@ -28,7 +28,7 @@ LEASE_FILE = ".executor_status.lock"
 
 
 class Status(StrEnum):
-    """What became of a step. The values are what the status file holds."""
+    """The outcome of a step. The values are what the status file holds."""
 
     SUCCESS = "SUCCESS"
     FAILED = "FAILED"
@@ -48,7 +48,7 @@ _NOT_ENDED = frozenset({"WAITING", "UNKNOWN"})
 
 
 class CorruptStatusError(MarinRulesError, ValueError):
-    """A status file that says nothing we know."""
+    """A status file whose content we do not know."""
 
 
 def status_path(output_path: str) -> str:
@@ -87,7 +87,7 @@ def read_statuses(output_paths: Sequence[str]) -> dict[str, Status | CorruptStat
     urls = [path for path in paths.values() if is_url(path)]
     objects: dict[str, bytes | None] = {}
     if urls:
-        from marin_rules.storage.bulk import read_many  # Local runs need not wait for its import.
+        from marin_rules.storage.bulk import read_many  # Imported here to spare local runs the wait.
 
         objects = read_many(urls)
     return {
@@ -99,8 +99,8 @@ def read_statuses(output_paths: Sequence[str]) -> dict[str, Status | CorruptStat
 def status_bytes(status: Status, output_path: str, *, again: bool = False) -> bytes:
     """What to write into a status file.
 
-    On stores whose versions are hashes of the content, two workers' RUNNING would look the same, and the one could
-    pass for the other. There each status is an event of Marin's older form with a token of its own; but not the
+    On stores whose versions are hashes of the content, two workers' RUNNING would look the same, and one could be
+    mistaken for the other. There each status is an event of Marin's older form with a token of its own; but not the
     SUCCESS of a step that was not done before, for there is no other. `again` says that there was.
     """
     is_only_one = status is Status.SUCCESS and not again

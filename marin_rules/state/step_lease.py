@@ -25,7 +25,7 @@ def open_lease(output_path: str, owner: Owner) -> Lease:
 
 
 def peek(output_path: str) -> LeaseRecord | None:
-    """Who works on a step, `None` when nobody does; `CorruptLeaseError` when nobody can tell. Only reads."""
+    """Who works on a step, `None` when nobody does; `CorruptLeaseError` when that cannot be told. Only reads."""
     return peek_at(lease_path(output_path))
 
 
@@ -37,7 +37,7 @@ def peek_at(path: str) -> LeaseRecord | None:
     snapshot = store.read()
     try:
         return _parsed(None if snapshot is None else snapshot.data, path)
-    except CorruptLeaseError:  # Half written, perhaps: Marin's workers write theirs in place.
+    except CorruptLeaseError:  # Perhaps half written: Marin's workers write theirs in place.
         snapshot = store.read_whole()
         return _parsed(None if snapshot is None else snapshot.data, path)
 

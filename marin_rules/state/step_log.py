@@ -42,7 +42,7 @@ def log_path(output_path: str) -> str:
 
 
 def attempt_line(moment: str, attempt: int, worker_id: str) -> bytes:
-    """What stands in the log before all that an attempt prints."""
+    """The header in the log before the output of an attempt."""
     return f"--- {moment} attempt {attempt} by {worker_id}\n".encode()
 
 
@@ -57,7 +57,7 @@ def last_attempt(text: str) -> list[str]:
 
 
 def last_lines(output_path: str, most: int) -> list[str]:
-    """The end of what the last attempt of a step has printed, however large its log is; nothing if there is no log."""
+    """The end of the output of a step's last attempt, however large its log is; nothing if there is no log."""
     tail = read_part(log_path(output_path), -_TAIL_BYTES, _TAIL_BYTES) or b""
     if len(tail) == _TAIL_BYTES:
         tail = tail.partition(b"\n")[2] or tail  # The first line has lost its beginning.
@@ -66,7 +66,7 @@ def last_lines(output_path: str, most: int) -> list[str]:
 
 
 class StepLog:
-    """The log file of a step, or of one of its tasks. On an object store it is kept locally, and what it gains is
+    """The log file of a step, or of one of its tasks. On an object store it is kept locally, and additions are
     published in pieces."""
 
     def __init__(self, path: str) -> None:
@@ -92,7 +92,7 @@ class StepLog:
                 Terminal(2).write_line(f"{self.path}: the log is incomplete: {error.strerror}".encode())
 
     def link_from(self, path: str) -> None:
-        """Let a file of this name lead to the log, if the log is a local file. A mere convenience: it may fail."""
+        """Make a link of this name to the log, if the log is a local file. A mere convenience: it may fail."""
         if path and self._published is None:
             with contextlib.suppress(OSError):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -112,12 +112,12 @@ class StepLog:
             return self._published.publish(self._file.fileno(), check)
 
     def close(self) -> None:
-        """Give the file back. Call `flush` first: only whoever still has the step's lease may publish its log."""
+        """Close the file. Call `flush` first: only the holder of the step's lease may publish its log."""
         self._file.close()
 
 
 class Terminal:
-    """Standard output or error of this process, written without ever waiting for whoever reads it.
+    """Standard output or error of this process, written without ever waiting for its reader.
 
     A terminal that is halted (or a pager that waits) must not keep the lease from being refreshed. What does not go
     out now is kept and sent later; beyond a limit the oldest is dropped, since the log has it all.
@@ -127,7 +127,7 @@ class Terminal:
         self._descriptor = descriptor
         self._clear = CLEAR_LINE if os.isatty(descriptor) else b""
         self._waiting: deque[bytes] = deque()
-        self._one_at_a_time = threading.RLock()  # The heartbeat, too, has something to say now and then.
+        self._one_at_a_time = threading.RLock()  # The heartbeat occasionally prints something, too.
         self._bytes = 0
 
     @property
@@ -143,7 +143,7 @@ class Terminal:
             self.flush()
 
     def flush(self, seconds: float = 0.0) -> None:
-        """Send what can be sent at once, or within some time."""
+        """Send what can be sent at once, or within a given time."""
         with self._one_at_a_time:
             self._flush(seconds)
 
@@ -158,9 +158,9 @@ class Terminal:
                 return
             data = self._waiting[0]
             try:
-                # Up to this size a pipe that is ready takes all of it, and lines of other steps do not mix with it.
+                # Up to this size a pipe that is ready accepts all of it, and lines of other steps do not mix with it.
                 written = os.write(self._descriptor, data[: select.PIPE_BUF])
-            except OSError:  # The reader is gone: no reason for a step to fail.
+            except OSError:  # The reader is gone, which is no reason for a step to fail.
                 self._waiting.clear()
                 self._bytes = 0
                 return
@@ -186,7 +186,7 @@ class OutputStream:
         start = 0
         for end in _LINE_END.finditer(self._rest):
             if end.group() == b"\r" and end.end() == len(self._rest):
-                break  # It may be the first half of a Windows line end.
+                break  # It may be the first half of a Windows line ending.
             self._line(self._rest[start : end.start()], redraw=end.group() == b"\r")
             start = end.end()
         self._rest = self._rest[start:]

@@ -1,4 +1,4 @@
-"""A plan judged by what is stored of its steps: statuses, versions, leases, infos. Only reads."""
+"""A plan judged by what is stored about its steps: statuses, versions, leases, infos. Only reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stored_statuses(plan: FrozenPlan) -> dict[str, StatusOrError]:
 
 
 def assess_stored(plan: FrozenPlan, statuses: Mapping[str, StatusOrError], forced: Collection[int] = ()) -> Assessment:
-    """Judge every step, given all statuses by output path. `forced` steps run although they are done."""
+    """Judge every step, given all statuses by output path. `forced` steps run even if they are done."""
     if plan.unseen:
         return assess(plan, statuses, forced=forced)
     _check_versions(plan, statuses)
@@ -44,7 +44,7 @@ def assess_stored(plan: FrozenPlan, statuses: Mapping[str, StatusOrError], force
 
 
 class _BegunTasks:
-    """What there is of the tasks of steps that were begun and are not done."""
+    """The state of the tasks of steps that were begun and are not done."""
 
     def __init__(self) -> None:
         self._layouts: dict[int, Layout | None] = {}
@@ -83,8 +83,8 @@ class _BegunTasks:
 def _check_versions(plan: FrozenPlan, statuses: Mapping[str, StatusOrError]) -> None:
     """Refuse a path that holds another version.
 
-    On an object store, where each look is a request, only overrides are looked at here: without one, two versions share
-    a path once in 16.8 million times. The worker looks at whatever it runs.
+    On an object store, where each check is a request, only overrides are checked here: without one, two versions share
+    a path once in 16.8 million times. The worker checks whatever it runs.
     """
     used = [step for step in plan.steps if statuses.get(step.output_path) is not None]
     overrides = [step for step in used if step.is_overridden and is_url(step.output_path)]

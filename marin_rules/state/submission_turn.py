@@ -1,7 +1,7 @@
 """The turn to submit a step's job: a lease beside the step's own, held while a driver looks for a job and submits one.
 
 Without it two drivers that start together both find no job, and both submit one. The worker in the job takes the step's
-own lease and knows nothing of this one. A driver that was killed in its turn holds up drivers on other machines until
+own lease and knows nothing of this one. A driver that was killed during its turn delays drivers on other machines until
 its lease expires; those on its own machine see that it is dead.
 """
 

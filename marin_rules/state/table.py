@@ -1,4 +1,4 @@
-"""The table of steps that heads a run and is the answer of a dry run."""
+"""The table of steps that heads a run and is the result of a dry run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COLOURS = {
     State.NOT_NEEDED: "90",
 }
 _MANY = 40
-"""With more steps than this, those with nothing to do are only counted, by function, unless all are asked for."""
+"""With more steps than this, those with nothing to do are only counted, by function, unless all are requested."""
 
 _FUNCTIONS_SHOWN = 6
 """Of the functions whose steps are counted, those with the most steps; the others are counted together."""
 
 
 type Destination = Callable[[FrozenStep], str | None]
-"""Where a step runs, in a few words; None where there is nothing to say."""
+"""Where a step runs, in a few words; None if there is nothing to say."""
 
 
 def table(
@@ -93,7 +93,7 @@ def _label(state: State, text: str, *, colour: bool) -> str:
 
 
 def state_name(state: State, *, dry_run: bool) -> str:
-    """What a state is called: a dry run tells what would run, a real one what it is about to run."""
+    """The name of a state: a dry run says what would run, a real one what it is about to run."""
     return "to run" if state is State.RUN and not dry_run else state.value
 
 

@@ -1,4 +1,4 @@
-"""The tasks of an array step: what is written down about each, below the step's output path.
+"""The tasks of an array step: the records of each, below the step's output path.
 
     .executor_tasks/layout.json      {"tasks": 64, "round": 1}
     .executor_tasks/round-1/17.json  the record of task 17
@@ -9,9 +9,9 @@ A record is one JSON object with a status, like an event of a status file. It is
 status of a step is under the step's: RUNNING first, by compare-and-swap, so that an attempt whose lease was taken over
 cannot leave a record any more. A task is done when its record says SUCCESS, and stays done.
 
-The layout says into how many tasks the step is divided, and which round the records are of: a step that is done again
-from the start begins a new one. It is written under the step's own lease (see `begin_round`). Records of one number of
-tasks mean nothing to a run with another: a step that was begun so is refused, never mixed.
+The layout says how many tasks the step is divided into, and which round the records belong to: a step that is done
+again from the start begins a new one. It is written under the step's own lease (see `begin_round`). Records of one
+number of tasks mean nothing to a run with another: a step begun that way is refused, never mixed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LAYOUT = "layout.json"
 
 
 class TasksChangedError(MarinRulesError):
-    """The step was begun with another number of tasks, and some of them are done, or at work."""
+    """The step was begun with another number of tasks, and some of them are done or running."""
 
 
 class TaskHeldError(MarinRulesError):
@@ -56,7 +56,7 @@ class TaskHeldError(MarinRulesError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Into how many tasks a step is divided, and which go at them this is."""
+    """How many tasks a step is divided into, and which round this is."""
 
     tasks: int
     round: int
@@ -83,7 +83,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What is written down about one task."""
+    """The record of one task."""
 
     status: Status
     fields: Mapping[str, Any]
@@ -109,14 +109,14 @@ class TaskRecord:
     @classmethod
     def parse(cls, data: bytes, path: str) -> TaskRecord:
         status = parse_status(data, path)
-        last = data.decode().rstrip().rpartition("\n")[2]  # As for a status, which may be a log of events.
+        last = data.decode().rstrip().rpartition("\n")[2]  # As with a status, which may be a log of events.
         fields = json.loads(last) if last.startswith("{") else {}
         return cls(status, {name: value for name, value in fields.items() if name not in ("status", "token")})
 
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where one task of a step is written down."""
+    """Where the record of one task of a step is."""
 
     output_path: str
     round: int
@@ -176,7 +176,7 @@ def read_layout(output_path: str) -> Layout | None:
 def read_records(output_path: str, number: int, tasks: Iterable[int]) -> dict[int, TaskRecord]:
     """Records of a round, those that are there. A damaged one is not: its task runs again.
 
-    For drivers and for workers that fork no more: objects are read many at a time, by threads.
+    For drivers, and for workers that no longer fork: objects are read many at a time, by threads.
     """
     paths = {task: TaskPlace(output_path, number, task).record_path for task in tasks}
     if is_url(output_path):
@@ -195,9 +195,9 @@ def read_records(output_path: str, number: int, tasks: Iterable[int]) -> dict[in
 
 
 def check_layout(step: str, output_path: str, tasks: int | None, layout: Layout | None) -> None:
-    """Refuse to go on with a step that was begun with another number of tasks, if any of them is done, or is at work.
+    """Refuse to continue a step that was begun with another number of tasks, if any of them is done or running.
 
-    `tasks` is what this run wants, None for a step of one piece; `layout` is what there is.
+    `tasks` is what this run wants, None for an undivided step; `layout` is what exists.
     """
     if layout is None or layout.tasks == tasks:
         return
@@ -221,9 +221,9 @@ def check_layout(step: str, output_path: str, tasks: int | None, layout: Layout 
 
 
 class RoundsLeft:
-    """The leases on tasks of rounds that one worker wants to leave behind: nobody is to work on these any more.
+    """The leases on tasks of rounds that one worker wants to leave behind: nobody must work on these any more.
 
-    It goes on looking at the same leases, for it takes the lifetime of one to see that its holder is gone.
+    It keeps watching the same leases, because it takes a lease's lifetime to see that its holder is gone.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -231,7 +231,7 @@ class RoundsLeft:
         self._leases: dict[TaskPlace, Lease] = {}
 
     def take(self, output_path: str, number: int, records: Mapping[int, TaskRecord]) -> None:
-        """Take the leases of all tasks that are at work; `TaskHeldError` if somebody has one."""
+        """Take the leases of all running tasks; `TaskHeldError` if somebody has one."""
         for task, record in records.items():
             if record.status is Status.RUNNING:
                 place = TaskPlace(output_path, number, task)
@@ -248,11 +248,11 @@ class RoundsLeft:
 
 
 def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *, anew: bool, left: RoundsLeft) -> int:
-    """Settle which round of tasks is to be done, with the step's lease in hand; returns its number.
+    """Decide which round of tasks to do, while holding the step's lease; returns its number.
 
-    Goes on with the round that is there, or begins the next one: if the step is to be done `anew`, or was begun with
-    another number of tasks and none of them is done. A step of one piece (`tasks` is None) that is done anew leaves an
-    empty round behind, so that no later run with tasks takes the old ones for its own.
+    Continues the existing round, or begins the next one: if the step is to be done `anew`, or was begun with
+    another number of tasks and none of them is done. An undivided step (`tasks` is None) that is done again leaves an
+    empty round behind, so that no later run with tasks mistakes the old ones for its own.
     """
     path = layout_path(output_path)
     data = lease.read(path)
@@ -262,15 +262,15 @@ def begin_round(lease: Lease, step: str, output_path: str, tasks: int | None, *,
             return 0
         layout = Layout(tasks, 1)
         # Somebody removed the layout, perhaps a task that cleared its output folder away while others were running:
-        # records without one are of an unknown number of tasks. Nothing fences their removal: whoever was stopped right
-        # here for longer than its lease lives would remove what others have done since.
+        # records without one are of an unknown number of tasks. Nothing fences their removal: a worker that was paused
+        # right here for longer than its lease lives would remove what others have done since.
         lease.verify()
         remove_tree(round_folder(output_path, layout.round))
     else:
         if anew:
             records = read_records(output_path, found.round, range(found.tasks))
             left.take(output_path, found.round, records)
-            goes_on = not records  # Nobody has ever begun it: it is as good as the next one.
+            goes_on = not records  # It was never begun: it is as good as the next one.
         else:
             check_layout(step, output_path, tasks, found)
             goes_on = True
@@ -303,13 +303,13 @@ class TaskCounts:
 
 
 def count_tasks(tasks: int, records: Iterable[TaskRecord]) -> TaskCounts:
-    """What the records of a round add up to. A task whose worker was killed counts as running until it is taken up."""
+    """The summary of a round's records. A task whose worker was killed counts as running until it is taken up."""
     found = Counter(record.status for record in records)
     return TaskCounts(tasks, found[Status.SUCCESS], found[Status.RUNNING], found[Status.FAILED])
 
 
 def stored_counts(output_path: str) -> TaskCounts | None:
-    """How far an array step is, by what is stored of it; None for a step that was not begun with tasks."""
+    """How far an array step is, by what is stored about it; None for a step that was not begun with tasks."""
     layout = read_layout(output_path)
     if layout is None:
         return None
@@ -317,16 +317,16 @@ def stored_counts(output_path: str) -> TaskCounts | None:
 
 
 HOPELESS_FAILURES = 10
-"""So many failures before the first success, and the other tasks are not tried: they would fail in the same way."""
+"""After this many failures before the first success, the other tasks are not tried: they would fail in the same way."""
 
 
 def is_hopeless(done: int, failed: int) -> bool:
-    """Whether nothing good is to be expected of the tasks that are left."""
+    """Whether the remaining tasks are not worth trying."""
     return done == 0 and failed >= HOPELESS_FAILURES
 
 
 def failures_in_words(tasks: int, errors: Mapping[int, str], left: int = 0) -> str:
-    """What to say of an array step that failed: how many tasks, and the first of them with its error."""
+    """The message about an array step that failed: how many tasks, and the first of them with its error."""
     first = min(errors)
     others = [str(task) for task in sorted(errors)[1:11]]
     more = "" if len(errors) <= 11 else f" and {len(errors) - 11} more"

@@ -1,6 +1,6 @@
-"""Plain data as what it was before it was written: dataclasses, and pydantic models in them.
+"""Plain data turned back into what was written: dataclasses, and pydantic models in them.
 
-The other way round than `returned_value`, by the annotations of a dataclass. What they do not say stays plain data: an
+The inverse of `returned_value`, by the annotations of a dataclass. What they do not describe stays plain data: an
 annotation that names nothing at the time, `Any`, a class of another kind.
 """
 
@@ -17,7 +17,7 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
 def typed_value(value: Any, kind: Any) -> Any:
-    """The value of type `kind` that was written as `value`; TypeError, ValueError or KeyError if it is none."""
+    """The value of type `kind` that was written as `value`; TypeError, ValueError or KeyError if it is not one."""
     while isinstance(kind, TypeAliasType):
         kind = kind.__value__
     origin, arguments = get_origin(kind), get_args(kind)
@@ -64,7 +64,7 @@ def _first_that_fits(value: Any, kinds: Iterable[Any]) -> Any:
 
 
 def _may_be(value: Any, kind: Any) -> bool:
-    """Whether a value of that type may look like this: else the first type of a union would do for anything."""
+    """Whether a value of that type may look like this: otherwise the first type of a union would match anything."""
     kind = get_origin(kind) or kind
     if not isinstance(kind, type):
         return True
@@ -87,7 +87,7 @@ def _collection(value: Any, kind: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _typed_key(key: str, kind: Any) -> Any:
-    """A key of type `kind`, of which JSON has only the text."""
+    """A key of type `kind`, which JSON stores only as text."""
     if kind is bool:
         return {"true": True, "false": False}[key]
     if not isinstance(kind, type):

@@ -1,4 +1,4 @@
-"""Steps that runs have written down below a prefix, and which of them a person means.
+"""Steps that runs have recorded below a prefix, and which of them a person means.
 
 Every run writes its experiment with all its steps to `<prefix>/experiments/*.json`; a step's own folder says what ran
 there. Only reads.
@@ -29,7 +29,7 @@ class UnknownStepError(MarinRulesError):
 
 @dataclass(frozen=True)
 class WrittenStep:
-    """A step as a run has written it down."""
+    """A step as a run has recorded it."""
 
     name: str
     output_path: str
@@ -40,7 +40,7 @@ class WrittenStep:
     """The experiment file that had it."""
 
     fields: dict[str, Any] | None = None
-    """All that is written down, as in an info file."""
+    """The whole record, as in an info file."""
 
 
 def written_steps(prefix: str) -> list[WrittenStep]:

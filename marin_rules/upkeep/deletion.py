@@ -1,9 +1,9 @@
 """Deletes the folder of one step, and nothing else.
 
-The step's lease is taken first, and those of its tasks that are at work (on a cluster nobody else has the step then),
-so that nobody works there. Then the folder is renamed, which takes it out of every run's sight in one moment, whole,
-with the lease in it; what it holds is removed after that, at leisure. Nothing is done where the way to the folder leads
-through a symbolic link, or where another step lives inside.
+The step's lease is taken first, and those of its running tasks (on a cluster nobody else then has the step), so that
+nobody works there. Then the folder is renamed, which hides it from every run at once, as a whole, with the lease in it;
+its contents are removed after that. Nothing is done if the path to the folder leads through a symbolic link, or if
+another step's folder is inside.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def delete_step(path: str, prefix: str) -> None:
 
 
 def _take_tasks(path: str, owner: Owner) -> None:
-    """Take the leases of the tasks at work; refused if somebody has one."""
+    """Take the leases of the running tasks; refused if somebody has one."""
     try:
         layout = read_layout(path)
     except MarinRulesError:

@@ -26,7 +26,7 @@ def jobs_table(survey: Survey) -> str:
     blocks = [drivers_table(drivers, survey.now)] if drivers else []
     blocks += ["\n".join(aligned([_HEAD, *map(_row, survey.steps)]))] if survey.steps else []
     blocks += ["\n".join(map(_run_line, survey.runs))] if survey.runs else []
-    # Who can write to a prefix has written some of it: hosts in leases, ids of runs in info files.
+    # Some of it comes from anyone who can write to a prefix: hosts in leases, ids of runs in info files.
     return printable("\n\n".join(blocks))
 
 
@@ -41,7 +41,7 @@ def jobs_json(survey: Survey) -> str:
 
 
 def state_of(found: ActiveStep) -> str:
-    """What a step is at: its cluster's word for its job, or RUNNING; and what is strange about it."""
+    """The state of a step: its cluster's word for its job, or RUNNING; and anything strange about it."""
     job = found.job
     state = "RUNNING" if job is None else job.word
     if found.tasks is not None or found.elements:
@@ -55,7 +55,7 @@ def state_of(found: ActiveStep) -> str:
 
 
 def _elements_in_words(found: ActiveStep) -> str:
-    """What the elements of an array are at; nothing for a step that has none."""
+    """The states of the elements of an array; nothing for a step that has none."""
     return ", ".join(f"{count} {word}" for word, count in element_counts(found.elements).items())
 
 

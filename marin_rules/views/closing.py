@@ -1,4 +1,4 @@
-"""What a run that did not get everything done says in the end: counts, what failed and why, what to do next."""
+"""What a run that did not get everything done says at the end: counts, what failed and why, what to do next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FailedStep:
     name: str
     log: str
     error: str = ""
-    """The last line of what is known about the cause; empty where nothing is."""
+    """The last line of what is known about the cause; empty if nothing is."""
 
 
 def closing(*, done: int, failed: Sequence[FailedStep], stopped: int, left: int, retries_failed: bool) -> str:

@@ -14,7 +14,7 @@ _HEAD = ("driver", "name", "job", "state", "node", "elapsed", "experiment")
 
 
 def listed(drivers: Iterable[ActiveDriver]) -> list[ActiveDriver]:
-    """Those that have not ended; also those that ended without a word, until somebody stops them."""
+    """Those that have not ended, and those that ended without a record, until somebody stops them."""
     return [driver for driver in drivers if driver.end is None]
 
 

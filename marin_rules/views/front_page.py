@@ -1,8 +1,8 @@
 """The overview as the front page of Snakemake's report.
 
 Snakemake puts the report's text into its own page, where the overview gets a frame. A page in a frame asks for another
-one with a message, and Snakemake's page has to answer. The overview brings the answer along: it has the origin of that
-page, unlike those that are opened later.
+one with a message, and Snakemake's page has to answer. The overview includes the script that answers: it has the origin
+of that page, unlike those that are opened later.
 """
 
 from __future__ import annotations

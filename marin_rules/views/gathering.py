@@ -1,4 +1,4 @@
-"""Reads what is known about the steps of a plan, for the report. What cannot be read is reported, and stops nothing."""
+"""Reads what is known about the steps of a plan, for the report. What cannot be read is reported but stops nothing."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def gather(
 
 
 def _tasks(step: FrozenStep, status: StatusOrError) -> str:
-    """How far an array step is; nothing has to be read of one that is done."""
+    """How far an array step is; for one that is done, nothing has to be read."""
     if step.tasks is None or status is None:
         return ""
     return f"{step.tasks}/{step.tasks}" if status is Status.SUCCESS else str(stored_counts(step.output_path) or "")
@@ -100,11 +100,11 @@ def files_below(output_path: str) -> list[str]:
     else:
         folder = Path(output_path)
         names = (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    return sorted(name for name in names if not name.startswith(f"{TASKS_FOLDER}/"))  # Books, and no data.
+    return sorted(name for name in names if not name.startswith(f"{TASKS_FOLDER}/"))  # Records, not data.
 
 
 def _pictures(step: FrozenStep, names: Sequence[str]) -> list[Picture]:
-    """In an `<img>` no picture can run a script, nor fetch anything: whoever wrote it, the page may show it."""
+    """In an `<img>` no picture can run a script or fetch anything: the page may show it whoever wrote it."""
     found = []
     for name in names:
         kind = _PICTURES.get(os.path.splitext(name)[1].lower())
@@ -139,7 +139,7 @@ class _Files:
 
 
 def _told[Result](troubles: list[str], read: Callable[[], Result]) -> Result | None:
-    """What `read` reads; None if it cannot, and the troubles tell why."""
+    """What `read` reads; None if it cannot, with the reason in `troubles`."""
     try:
         return read()
     except (MarinRulesError, OSError, ValueError, RecursionError) as error:

@@ -13,14 +13,14 @@ NODES_IN_A_ROW = 6
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The cell of a node. `column` may be half a cell off, for rows are centred."""
+    """The cell of a node. `column` may be half a cell off, because rows are centred."""
 
     row: int
     column: float
 
 
 def layout(dependencies: Mapping[int, Sequence[int]], *, nodes_in_a_row: int = NODES_IN_A_ROW) -> dict[int, Place]:
-    """A place for every node (a key of `dependencies`). Dependencies that are no nodes themselves do not count."""
+    """A place for every node (a key of `dependencies`). Dependencies that are not nodes themselves are ignored."""
     layers: dict[int, list[int]] = {}
     for node, layer in _layers(dependencies).items():
         layers.setdefault(layer, []).append(node)
@@ -41,9 +41,9 @@ def layout(dependencies: Mapping[int, Sequence[int]], *, nodes_in_a_row: int = N
 
 
 def _layers(dependencies: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """The length of the longest chain above each node; without recursion, for chains may be long.
+    """The length of the longest chain above each node; without recursion, because chains may be long.
 
-    Plans have no cycles, but what is drawn may come from a file: a line that closes a cycle does not count.
+    Plans have no cycles, but what is drawn may come from a file: a line that closes a cycle is ignored.
     """
     found: dict[int, int] = {}
     begun: set[int] = set()

@@ -24,7 +24,7 @@ _MANY_ROWS = 25
 
 @dataclass(frozen=True)
 class ExperimentFacts:
-    """What the overview tells beside its steps."""
+    """What the overview shows besides its steps."""
 
     title: str
     description: str | None
@@ -60,7 +60,7 @@ def overview_page(experiment: ExperimentFacts, steps: Sequence[StepFacts]) -> st
         missing=[(step, name) for step in steps for name in step.missing_report_files],
         troubles=[(step, text) for step in steps for text in step.troubles],
         drawing=step_graph({step.index: _node(step) for step in steps}),
-        # What an experiment comes to is in its last steps.
+        # The results of an experiment are in its last steps.
         pictures=[(step, one) for step in reversed(steps) for one in step.pictures],
         sweeps=_sweeps(steps),
         most_lines=_MOST_LINES,
@@ -80,7 +80,7 @@ def total_runtime(steps: Sequence[StepFacts]) -> str:
 
 
 def total_cost(steps: Sequence[StepFacts]) -> str:
-    """What the steps came to of which that is known; empty if there are none."""
+    """The cost of the steps for which it is known; empty if there are none."""
     costs = [step.cost for step in steps if step.cost is not None]
     whole = total(costs)
     return "" if whole is None else f"{whole} for {len(costs)} {'step' if len(costs) == 1 else 'steps'}"

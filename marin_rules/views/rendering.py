@@ -20,13 +20,13 @@ _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 def render(template: str, **facts: Any) -> str:
-    """A template with these facts in it. A name that it does not get is an error, never a blank."""
+    """A template with these facts in it. A missing name is an error, never a blank."""
     return _templates().get_template(template).render(facts)
 
 
 @cache
 def _templates() -> Environment:
-    import jinja2  # Only a report needs it: nothing else should wait for its import.
+    import jinja2  # Imported here: only a report needs it.
 
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
@@ -58,12 +58,12 @@ def _moment(written: str) -> str:
 
 
 def _status_class(status: str) -> str:
-    """What the style sheet calls a status: one of its own for each, and one for steps without any."""
+    """The style sheet's class for a status: one for each, and one for steps without any."""
     return status if status.isupper() else "missing"
 
 
 def _sortable(value: Cell) -> str:
-    """What a cell is sorted by; nothing comes last, and what is not a number with it."""
+    """The sort key of a cell; empty ones come last, with those that are not numbers."""
     if isinstance(value, bool):
         return str(int(value))
     return "" if value is None or value != value else str(value)

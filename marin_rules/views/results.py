@@ -1,4 +1,4 @@
-"""The last word of a run that ended well: where the results are, or what was asked for and is not there."""
+"""The closing message of a successful run: where the results are, or what was asked for and is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def results(
     left_out: Mapping[int, str],
     gone: Collection[str] = (),
 ) -> str:
-    """The paths of what was asked for, and of each step that is missing among it the reason.
+    """The paths of what was asked for, and for each missing step the reason.
 
     `left_out` says of steps, by their index, why the command line leaves them out; `gone` are output paths that were
     there earlier in this run.

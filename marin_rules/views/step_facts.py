@@ -1,4 +1,4 @@
-"""What the report tells about a step, gathered in one place; nothing is read here."""
+"""What the report shows about a step, gathered in one place; nothing is read here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What a page tells about a step."""
+    """What a page shows about a step."""
 
     name: str
     description: str | None
@@ -54,7 +54,7 @@ class StepFacts:
     """What the worker wrote about the last attempt; empty if there was none."""
 
     tasks: str = ""
-    """How far an array step is: `41/64, 20 running, 3 failed`; empty for a step of one piece."""
+    """How far an array step is: `41/64, 20 running, 3 failed`; empty for any other step."""
 
     index: int = 0
     page: str | None = None
@@ -70,7 +70,7 @@ class StepFacts:
 
     report_files: Sequence[str] = ()
     missing_report_files: Sequence[str] = ()
-    """Names and patterns declared for the report of a step that ran, of which there is no file."""
+    """Names and patterns declared for the report of a step that ran, for which there is no file."""
 
     pictures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
@@ -90,7 +90,7 @@ class StepFacts:
 
     @property
     def cost(self) -> Cost | None:
-        """What its last attempt came to; None where that is not known."""
+        """What its last attempt cost; None if that is not known."""
         return recorded_cost(self.run)
 
     @property

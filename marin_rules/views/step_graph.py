@@ -13,7 +13,7 @@ _GAP, _ROW_GAP = 10, 34
 _MARGIN = 12
 _LABEL_LETTERS, _FUNCTION_LETTERS = 20, 27
 _MOST_EDGES = 3000
-"""A browser draws more than this, but nobody can follow them, and the page gets large."""
+"""A browser can draw more than this, but nobody could follow them, and the page would get large."""
 
 MOST_NODES = 600
 
@@ -67,7 +67,7 @@ class Drawing:
 
 
 def step_graph(nodes: Mapping[int, Node]) -> Drawing | None:
-    """The picture; None where there are too many steps for one."""
+    """The picture; None if there are too many steps for one."""
     if len(nodes) > MOST_NODES:
         return None
     places = _moved_left(layout({index: node.dependencies for index, node in nodes.items()}))
@@ -84,7 +84,7 @@ def step_graph(nodes: Mapping[int, Node]) -> Drawing | None:
 
 
 def _moved_left(places: Mapping[int, Place]) -> dict[int, Place]:
-    """Without the columns on the left that no row needs: in a narrow window they would be all that one sees."""
+    """Without the columns on the left that no row needs: in a narrow window they would fill the view."""
     first = min((place.column for place in places.values()), default=0)
     return {index: Place(place.row, place.column - first) for index, place in places.items()}
 
@@ -106,7 +106,7 @@ def _box(index: int, node: Node, place: Place) -> Box:
 
 
 def shortened(name: str, letters: int = _LABEL_LETTERS) -> str:
-    """A name that fits a box: its end tells steps apart best. East Asian letters are twice as wide."""
+    """A name that fits a box: its end distinguishes steps best. East Asian letters are twice as wide."""
     room = letters
     for position in range(len(name) - 1, -1, -1):
         room -= 2 if unicodedata.east_asian_width(name[position]) in "WF" else 1

@@ -1,4 +1,4 @@
-"""One step as text: what it is, what became of it, what it depends on, and the end of its log."""
+"""One step as text: what it is, its outcome, what it depends on, and the end of its log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_at(path: str) -> str:
 
 
 def step_text(step: WrittenStep, known: Sequence[WrittenStep], *, log_lines: int) -> str:
-    """All that is known of a step, `known` being the other steps below its prefix."""
+    """Everything known about a step; `known` are the other steps below its prefix."""
     fields = step.fields or {}
     run: dict[str, Any] = fields.get("run") or {}
     job = recorded_job(run)

@@ -27,7 +27,7 @@ class Variant:
     """As plain data; None if it returned nothing (yet)."""
 
     paths: frozenset[str] = frozenset()
-    """Output paths that its config may hold: they differ anyway, and tell nothing."""
+    """Output paths that its config may hold: they differ anyway, and mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Sweep:
 
 
 def sweeps(variants: Sequence[Variant]) -> list[Sweep]:
-    """A table for each function with several steps that differ in their config and of which some returned numbers."""
+    """A table for each function with several steps that differ in their config and some of which returned numbers."""
     by_function: dict[str, list[Variant]] = {}
     for variant in variants:
         by_function.setdefault(variant.function, []).append(variant)

@@ -1,6 +1,6 @@
 """Text for a terminal: columns, and what others have written.
 
-Terminals obey some characters, and would show what is not there.
+Terminals obey some characters, and could show things that are not there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each character, but for ends of lines, that a terminal would obey."""
+    """The text with a question mark for each character that a terminal would obey, except line ends."""
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 
 
