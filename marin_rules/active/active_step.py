@@ -21,7 +21,7 @@ class StepAddress:
     """Its `<name>-<hash>`."""
 
     output_path: str | None
-    """A whole path or a URL; None for the job of a run that is forgotten: only its worker knows."""
+    """A whole path or a URL; None for the job of a run that is no longer recorded: only its worker knows."""
 
     runs: tuple[str, ...] = ()
     """The registered runs that want it."""
@@ -31,7 +31,7 @@ class StepAddress:
 
     @property
     def where(self) -> str:
-        """Tells it from all other steps."""
+        """Distinguishes it from all other steps."""
         return self.output_path or f"{self.key}:{self.place}"
 
     def is_same(self, other: StepAddress) -> bool:
@@ -47,7 +47,7 @@ class StepAddress:
 
 @dataclass(frozen=True)
 class ActiveStep:
-    """A step with one of those who have it: a worker, a job, or both."""
+    """A step with one of its holders: a worker, a job, or both."""
 
     step: StepAddress
     run: str
@@ -65,13 +65,13 @@ class ActiveStep:
 
     attempt: int | None = None
     driver_is_gone: bool = False
-    """Nobody waits for its end any more: its driver ended, and no other run needs the step."""
+    """Nobody is waiting for its end any more: its driver ended, and no other run needs the step."""
 
     elements: Sequence[ClusterJob] = ()
     """The elements of its array that run or wait."""
 
     tasks: TaskCounts | None = None
-    """How far an array step is; None for a step of one piece, or where that is not known."""
+    """How far an array step is; None for any other step, or if that is not known."""
 
     @property
     def jobs(self) -> Sequence[ClusterJob]:
@@ -84,14 +84,14 @@ class ActiveStep:
 
     @property
     def node(self) -> str:
-        """Where it runs, as its cluster says or else its worker; nothing for one that waits."""
+        """Where it runs, according to its cluster or else its worker; nothing for one that waits."""
         if self.job is not None and (self.is_queued or self.job.nodes):
             return self.job.nodes
         return "" if self.lease is None or self.lease.owner is None else self.lease.owner.host
 
     @property
     def seconds(self) -> float | None:
-        """For how long it has run, as its cluster says or else its worker; None for one that waits."""
+        """How long it has run, according to its cluster or else its worker; None for one that waits."""
         if self.is_queued:
             return None
         if self.job is not None and self.job.seconds is not None:
@@ -100,7 +100,7 @@ class ActiveStep:
 
     @property
     def silent_seconds(self) -> float | None:
-        """For how long its worker has been silent, if that is too long. By two clocks that may differ: for people."""
+        """How long its worker has been silent, if too long. Compares two clocks that may differ: for people only."""
         if self.lease is None:
             return None
         silent = self.seen_at - self.lease.timestamp

@@ -1,4 +1,4 @@
-"""Arrays of jobs for people: of thousands of elements they are shown one job, and how many elements are at what."""
+"""Arrays of jobs for people: thousands of elements are shown as one job, with how many elements are in which state."""
 
 from __future__ import annotations
 

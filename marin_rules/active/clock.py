@@ -1,4 +1,4 @@
-"""The clock of whoever waits for something to end, so that tests need not wait."""
+"""The clock used to wait for something to end, replaceable so that tests need not wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Clock(Protocol):
         """Seconds that never go back: how long something takes."""
 
     def time(self) -> float:
-        """Seconds since 1970: what people are shown, and what other machines have written down."""
+        """Seconds since 1970: what people are shown, and what other machines have recorded."""
 
     def sleep(self, seconds: float) -> None: ...
 

@@ -1,7 +1,8 @@
 """Stops a submitted driver and all of its steps, wherever both are: no job of the run is left, and no lease is held.
 
-The driver is told why before it is told to end: only so does it know that a person wants the run to stop, and that no
-machine was taken away (see `driver.supervisor`). What it could not finish any more is finished here, as for any run.
+The driver learns the reason before it is asked to end: only then does it know that a person wants the run to stop, and
+that no machine was taken away (see `driver.supervisor`). What it could no longer finish is finished here, as for any
+run.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from marin_rules.errors import MarinRulesError
 from marin_rules.state.driver_record import STOPPED_CODE, DriverRecord
 
 _END_SECONDS = 600.0
-"""How long the end of a driver may take: a cluster is as slow as its nodes."""
+"""How long a driver may take to end: a cluster is as slow as its nodes."""
 
 
 def stop_driver(
     record: DriverRecord, queues: Queues, say: Callable[[str], None], clock: Clock | None = None
 ) -> list[Stopped]:
-    """Stop a driver; returns what became of the steps that were active after its end."""
+    """Stop a driver; returns the outcome of the steps that were still active after its end."""
     clock = clock or SystemClock()
     answer = queues.live_jobs()
     (driver,) = look_at_drivers([record], answer, clock.time())

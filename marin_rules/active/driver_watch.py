@@ -14,20 +14,20 @@ from marin_rules.urls import is_url
 
 _LOCAL_SECONDS = 0.2
 _CLUSTER_SECONDS = 5.0
-"""Between two questions about a driver: to this machine, and to a cluster, which has others to serve."""
+"""The pause between two queries about a driver: to this machine, and to a cluster, which has others to serve."""
 
 _STORE_SECONDS = 2.0
-"""The same to a store, which charges for each question."""
+"""The same for a store, which charges for each query."""
 
 _JOB_LINES = 50
 
 _ABSENT_SECONDS = 30.0
-"""For how long a job must not be listed before it is over: its cluster may be about to queue it again, and files that a
-node has written may be seen late."""
+"""How long a job must be missing from the list before it is over: its cluster may be about to requeue it, and files
+written by a node may become visible late."""
 
 
 class DriverWatch:
-    """Looks at one driver again and again, no more often than its cluster bears."""
+    """Checks one driver repeatedly, no more often than its cluster tolerates."""
 
     def __init__(self, record: DriverRecord, queues: Queues, clock: Clock | None = None) -> None:
         self._record = record
@@ -38,7 +38,7 @@ class DriverWatch:
         self._last = ActiveDriver(record, record.holder(), record.end(), is_alive=True)
 
     def look(self) -> ActiveDriver:
-        """How it stands. Its own word about its end is looked for each time."""
+        """Its state. Its own record of its end is looked for each time."""
         now = self._clock.monotonic()
         holder, end = self._record.holder(), self._record.end()
         is_job = holder is not None and holder.job is not None
@@ -57,7 +57,7 @@ class DriverWatch:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the last look found it over, and has for a while if only its absence says so."""
+        """Whether the last check found it over, and for a while if only its absence says so."""
         if self._last.end is not None:
             return True
         if self._absent_since is None:
@@ -73,7 +73,7 @@ def wait_for_driver(
     clock = clock or SystemClock()
     watch = DriverWatch(record, queues, clock)
     while True:
-        driver = watch.look()  # Asked first: whatever was written until then is shown.
+        driver = watch.look()  # Checked first, so that everything written until then is shown.
         show()
         if watch.has_ended:
             return driver
@@ -81,7 +81,7 @@ def wait_for_driver(
 
 
 def pause_for(record: DriverRecord) -> float:
-    """How long to wait until a driver is looked at again."""
+    """How long to wait until a driver is checked again."""
     return _STORE_SECONDS if is_url(record.log_path) else _LOCAL_SECONDS
 
 
@@ -101,7 +101,7 @@ def follow_driver(
 
 
 def printed_by_job(record: DriverRecord, queues: Queues, count: int) -> bytes:
-    """The last lines that the job of a driver has printed, if its cluster keeps them: why the driver did not begin."""
+    """The last lines printed by the job of a driver, if its cluster keeps them: why the driver did not start."""
     holder = record.holder()
     if holder is None or holder.cluster is None or holder.job is None:
         return b""

@@ -1,4 +1,4 @@
-"""Submitted drivers, and how each of them stands."""
+"""Submitted drivers, and the state of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marin_rules.clusters.protocol import ClusterJob, JobState
 from marin_rules.state.driver_record import STOPPED_CODE, DriverEnd, DriverRecord, Holder
 
 _SUBMITTING_SECONDS = 600.0
-"""After how long a driver that nobody became is over: its submission was killed."""
+"""How long until a driver that no process became is over: its submission was killed."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class ActiveDriver:
     """Its job, while that lives."""
 
     is_alive: bool = False
-    """Whether it runs or waits to, as far as anybody can tell."""
+    """Whether it runs or waits to, as far as can be told."""
 
     trouble: str | None = None
     """Why nothing else is known of it: its files cannot be read now."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with or without a word."""
+        """Whether it has ended, with or without a record of it."""
         return self.end is not None or not self.is_alive
 
     @property
@@ -59,11 +59,11 @@ class ActiveDriver:
 
 
 def look_at_drivers(records: Sequence[DriverRecord], answer: LiveJobs, now: float) -> list[ActiveDriver]:
-    """How these drivers stand, by what the clusters have answered; `now` is the wall clock."""
+    """The states of these drivers, given the answers of the clusters; `now` is the wall clock."""
     jobs = {(job.cluster, job.id): job for job in answer.jobs}
     found = []
     for record in records:
-        # The end is read after the job was asked for: a driver writes it down first.
+        # The end is read after the job was queried: a driver records it first.
         try:
             holder, end = record.holder(), record.end()
         except (OSError, ValueError, TypeError) as error:  # No answer, or files of somebody else's.

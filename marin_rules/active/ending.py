@@ -19,12 +19,12 @@ from marin_rules.storage.leases.owner import Owner
 
 _POLL_SECONDS = 0.2
 _CLUSTER_SECONDS = 1.0
-"""Between two questions to a cluster, which has others to serve."""
+"""The pause between two queries to a cluster, which has others to serve."""
 
 _WORKER_SECONDS = 60.0
 _DRIVER_SECONDS = 300.0
 _JOB_SECONDS = 600.0
-"""How long their ends may take. A worker kills its step after a few seconds; a cluster is as slow as its nodes."""
+"""How long they may take to end. A worker kills its step after a few seconds; a cluster is as slow as its nodes."""
 
 _MOST_NAMED = 10
 """Of jobs that do not end: an array may have thousands."""
@@ -48,7 +48,7 @@ class Ending:
     def interrupt(self, run: RegisteredRun, jobs: Collection[JobName]) -> None:
         """Do to a driver of this machine what Ctrl-C in its terminal would do, and wait until it has ended.
 
-        A driver that ignores Ctrl-C is asked otherwise, and then waits for its jobs instead of ending them.
+        A driver that ignores Ctrl-C gets another signal, and then waits for its jobs instead of ending them.
         """
         driver = self._find_process(run.driver)
         if driver is None:
@@ -61,7 +61,7 @@ class Ending:
             told: set[int] = set()
             give_up = self._clock.monotonic() + _DRIVER_SECONDS
             while not driver.has_ended(within=_POLL_SECONDS):
-                # Jobs that it has just started, too: it waits for all of them.
+                # Including jobs that it has just started: it waits for all of them.
                 for pid in set(driver.company()) - told:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, number)
@@ -73,7 +73,7 @@ class Ending:
                     )
 
     def end(self, found: Sequence[ActiveStep]) -> set[JobName]:
-        """End workers and jobs, and wait for them. Returns jobs that did not end by themselves, an array as one."""
+        """End workers and jobs, and wait for them. Returns jobs that did not end on their own, an array as one."""
         jobs = [name_of(job) for one in found for job in one.jobs]
         with contextlib.ExitStack() as opened:
             workers: list[tuple[ActiveStep, Process]] = []
@@ -83,7 +83,7 @@ class Ending:
                     workers.append((one, opened.enter_context(contextlib.closing(worker))))
             self._queues.cancel(jobs)
             for one, worker in workers:
-                if _still_has(one):  # Its process may be at the next step by now.
+                if _still_has(one):  # Its process may already be at the next step.
                     worker.send(signal.SIGTERM)
                     self._say(f"stopping {one.step.name}: asked process {worker.pid} to end")
             for one, worker in workers:
@@ -97,7 +97,7 @@ class Ending:
         return {name for name, one in in_jobs.items() if any(name_of(job) in cancelled for job in one.jobs)}
 
     def _worker(self, one: ActiveStep) -> Process | None:
-        """The process that has a step, None if there is none to be asked; an error if it is alive out of our reach."""
+        """The process that has a step; None if there is none to ask; an error if it is alive but out of our reach."""
         owner = None if one.lease is None else one.lease.owner
         process = None if owner is None else self._find_process(owner)
         if process is None and _still_has(one) and one.silent_seconds is None:
@@ -133,7 +133,7 @@ class Ending:
                 )
 
     def _wait_for_jobs(self, names: Collection[JobName]) -> set[JobName]:
-        """Wait for the end of jobs that were cancelled. Returns those that did not end by themselves."""
+        """Wait for the end of jobs that were cancelled. Returns those that did not end on their own."""
         give_up = self._clock.monotonic() + _JOB_SECONDS
         left = dict.fromkeys(names, "no answer")
         cancelled: set[JobName] = set()
@@ -161,7 +161,7 @@ class Ending:
 
 
 def _still_has(one: ActiveStep) -> bool:
-    """Whether the worker that was found has the step still."""
+    """Whether the worker that was found still has the step."""
     assert one.step.output_path is not None
     lease = live_lease(one.step.output_path)
     return lease is not None and one.lease is not None and lease.worker_id == one.lease.worker_id

@@ -38,7 +38,7 @@ def find_steps(survey: Survey, text: str) -> list[StepAddress]:
 def find_run(survey: Survey, text: str) -> str | None:
     """The id of the run that `text` is, or is the beginning of: no less than the name of its experiment file.
 
-    A step that is not there, or a slip of the finger, must not stop a run whose name happens to begin like it.
+    A missing step, or a typo, must not stop a run whose name happens to begin with it.
     """
     runs = {active.run.id for active in survey.runs} | {found.run for found in survey.steps}
     if text in runs:
@@ -70,7 +70,7 @@ def _file_in(run: str) -> str:
 
 
 def the_only(steps: list[StepAddress], text: str) -> StepAddress:
-    """The one step that is meant."""
+    """The one step that the text means."""
     if not steps:
         raise NotFoundError(
             f"no step {text!r} in your active runs, and neither an output path nor a submitted driver of that name;"

@@ -1,7 +1,7 @@
-"""Signals to processes of this machine: to the very process that is meant, never to a later one with its number.
+"""Signals to processes of this machine: to exactly the intended process, never to a later one with its number.
 
-A pidfd holds on to that process, which psutil, comparing start times before each signal, cannot promise. What psutil
-knows better, the processes below another, is asked of it.
+A pidfd is bound to that process, which psutil, comparing start times before each signal, cannot guarantee. psutil is
+used for what it does better: finding the processes below another.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class LocalProcess:
             descriptor = os.pidfd_open(owner.pid)
         except ProcessLookupError:
             return None
-        if owner.is_dead_here():  # Asked after it was opened: what is open now is the process that is meant.
+        if owner.is_dead_here():  # Checked after opening: what is open now is the intended process.
             os.close(descriptor)
             return None
         return cls(owner, descriptor)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, also to a process that was halted with Ctrl-Z. One that has ended is fine."""
+        """Send a signal, even to a process that was suspended with Ctrl-Z. One that has ended is fine."""
         try:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -87,7 +87,7 @@ class LocalProcess:
 
     def company(self) -> list[int]:
         """The processes below it that are in its group: what Ctrl-C in its terminal would reach along with it."""
-        import psutil  # Only whoever stops a run waits for its import.
+        import psutil  # Imported here because only stopping a run needs it.
 
         try:
             group = os.getpgid(self.pid)
@@ -101,7 +101,7 @@ class LocalProcess:
 
 
 def can_be_seen(owner: Owner) -> bool:
-    """Whether it can be told from here if the owner's process is alive: it is, or was, one of this machine."""
+    """Whether this machine can tell if the owner's process is alive: it is, or was, one of this machine."""
     return owner.start_ticks is not None and _place(owner) == _place(Owner.current())
 
 

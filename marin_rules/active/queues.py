@@ -1,6 +1,6 @@
 """The queues of all clusters that can be asked from this machine, asked as one.
 
-A job is known by its cluster and its id: two clusters may well give the same number to two jobs.
+A job is identified by its cluster and its id: two clusters may give the same number to two jobs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LiveJobs:
     """The clusters that did not answer, and why."""
 
     answered: frozenset[str] = frozenset()
-    """Those that did."""
+    """The clusters that did."""
 
 
 class Queues:
@@ -80,7 +80,7 @@ class Queues:
         return cluster if queue is None else queue.title
 
     def live_jobs(self) -> LiveJobs:
-        """All that runs or waits. A cluster that does not answer is no error: the rest can still be seen."""
+        """Everything that runs or waits. A cluster that does not answer is not an error: the rest can still be seen."""
         jobs: list[ClusterJob] = []
         silent = dict(self._closed)
         for name, queue in self._queues.items():
@@ -91,7 +91,7 @@ class Queues:
         return LiveJobs(jobs, silent, frozenset(self._queues.keys() - silent.keys()))
 
     def extras(self) -> tuple[list[tuple[str, Extra]], dict[str, str]]:
-        """What workers have had made beside their jobs, each with its cluster; and which clusters do not tell."""
+        """What workers have created beside their jobs, each with its cluster; and which clusters do not say."""
         found: list[tuple[str, Extra]] = []
         silent = dict(self._closed)
         for name, queue in self._queues.items():
@@ -105,7 +105,7 @@ class Queues:
         self._queues[cluster].remove(extra)
 
     def cancel(self, names: Collection[JobName]) -> None:
-        """Ask for the end of jobs. A cluster that refuses does not keep the others from being asked."""
+        """Ask for the end of jobs. A cluster that refuses does not stop the others from being asked."""
         errors = []
         for cluster, ids in _by_cluster(names).items():
             try:
@@ -122,7 +122,7 @@ class Queues:
         return () if queue is None else queue.last_lines(number, count)
 
     def look(self, names: Collection[JobName]) -> tuple[dict[JobName, ClusterJob], dict[str, str]]:
-        """How these jobs stand, without those that nothing is known of; and which clusters are too busy to tell."""
+        """The states of these jobs, without unknown ones; and which clusters are too busy to answer."""
         found: dict[JobName, ClusterJob] = {}
         busy: dict[str, str] = {}
         for cluster, ids in _by_cluster(names).items():

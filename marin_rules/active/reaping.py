@@ -1,9 +1,9 @@
-"""What is left of runs that nobody drives any more: jobs, and what their workers have had made beside them. Pure.
+"""What is left of runs without a live driver: jobs, and what their workers have created beside them. Pure.
 
-A job whose driver died is not idle: it does its step to the end, and the next run finds it. Whoever does not want that
-has it ended. A job that the next run has found already is not left over, although its tag still names the run that
-submitted it. Something beside a job is left over when no job of its step lives any more, for that job's worker would
-have deleted it, and when nobody waits for the step, whose next job would use it again.
+A job whose driver died is not idle: it finishes its step, and the next run finds it. Reaping is for those who do not
+want that. A job that the next run has already found is not left over, although its tag still names the run that
+submitted it. Something beside a job is left over when no job of its step is alive, because that job's worker would have
+deleted it, and when nobody waits for the step, whose next job would use it again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Leftover:
     what: ClusterJob | Extra
     why: str
     goes_with_job: bool = False
-    """Whether it is beside a job that is left over, too: while that lives, its worker would have another made."""
+    """Whether it is beside a job that is itself left over: while that is alive, its worker would create another."""
 
     @property
     def id(self) -> str:

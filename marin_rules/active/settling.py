@@ -1,4 +1,4 @@
-"""Writes what a stopped worker could not: the status CANCELLED, under the step's lease, which is free afterwards."""
+"""Writes what a stopped worker could not: the status CANCELLED, under the step's lease, which is then released."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from marin_rules.storage.leases.store import ChangedError
 
 _POLL_SECONDS = 0.2
 _PASSING_SECONDS = 3.0
-"""How long another worker may have the lease, only to find that the step was stopped."""
+"""How long another worker may hold the lease before it finds that the step was stopped."""
 
 _LATE_SECONDS = 15.0
-"""How much later than at the end of its lifetime a lease may be seen to have expired."""
+"""How long after the end of its lifetime a lease may be seen to have expired."""
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """What became of a step that was to be stopped."""
+    """The outcome of stopping a step."""
 
     step: StepAddress
     status: Status | None
     """None if only its worker knows its output path, or if somebody has it again."""
 
     holder: LeaseRecord | None = None
-    """Whoever took the step up at once: another run that waited for it."""
+    """Who took up the step at once: another run that was waiting for it."""
 
 
 def open_own_lease(output_path: str) -> Lease:
@@ -43,7 +43,7 @@ def open_own_lease(output_path: str) -> Lease:
 
 
 class Settling:
-    """Sees to it that the lease of a step is free and that its status tells of its end."""
+    """Makes sure that the lease of a step is free and that its status records its end."""
 
     def __init__(self, say: Callable[[str], None], clock: Clock, open_lease: Callable[[str], Lease]) -> None:
         self._say = say
@@ -70,7 +70,7 @@ class Settling:
             lease.release()
 
     def _take_over(self, lease: Lease, step: StepAddress, stopped: Collection[str]) -> LeaseRecord | None:
-        """Take the lease that a stopped worker has left; None if it is ours, else who was quicker."""
+        """Take the lease that a stopped worker has left; None if it is ours, otherwise who was quicker."""
         give_up: float | None = None
         passed_by = self._clock.monotonic() + _PASSING_SECONDS
         while (holder := lease.try_acquire()) is not None:
@@ -94,7 +94,7 @@ class Settling:
 
 
 def _mark(lease: Lease, output_path: str, *, may_have_failed: bool) -> Status | None:
-    """Write CANCELLED, unless the step has come to an end of its own; returns what it says then."""
+    """Write CANCELLED, unless the step has ended on its own; returns the status afterwards."""
     path = status_path(output_path)
     while True:
         data = lease.read(path)

@@ -20,13 +20,13 @@ from marin_rules.urls import is_url
 
 _LOCAL_SECONDS = 0.2
 _REMOTE_SECONDS = 5.0
-"""Between two looks at a log: a disk is quick, and a store charges for each request."""
+"""The pause between two looks at a log: a disk is quick, and a store charges for each request."""
 
 _PIECE_BYTES = 1 << 20
 """How much of a log is in memory at a time."""
 
 _CLUSTER_SECONDS = 5.0
-"""Between two questions to clusters, which have others to serve."""
+"""The pause between two queries to clusters, which have others to serve."""
 
 _ENDED = (Status.FAILED, Status.CANCELLED, Status.DEP_FAILED)
 
@@ -37,7 +37,7 @@ def rank_log_path(output_path: str, rank: int | None) -> str:
 
 
 def task_place(step: StepAddress, task: int) -> TaskPlace:
-    """Where one task of an array step is written down; an error that says which tasks there are."""
+    """Where the record of one task of an array step is; an error that says which tasks there are."""
     assert step.output_path is not None
     layout = read_layout(step.output_path)
     if layout is None:
@@ -65,7 +65,7 @@ class Log:
             self._read += len(piece)
             yield piece
             if len(piece) < _PIECE_BYTES:
-                return  # That was its end: a step that prints without a pause must not hold up whoever reads.
+                return  # That was its end: a step that prints without pause must not hold up the reader.
 
 
 def _start_of_tail(path: str, lines: int) -> int:
@@ -104,7 +104,7 @@ def follow(
     end = _End(step, queues, clock)
     pause = _REMOTE_SECONDS if is_url(log.path) else _LOCAL_SECONDS
     while True:
-        # Asked first: whatever was written until then is read below.
+        # Checked first, so that everything written until then is read below.
         has_ended = (task is not None and _is_done(task)) or end.has_come()
         for piece in log.news():
             write(piece)
@@ -150,7 +150,7 @@ class _End:
             return None
 
     def _is_held(self) -> bool:
-        """Whether a worker is at it that shows signs of life."""
+        """Whether a worker that shows signs of life is working on it."""
         lease, now = live_lease(self._path), self._clock.monotonic()
         if lease != self._lease:
             self._lease, self._lease_seen = lease, now

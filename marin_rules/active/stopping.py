@@ -1,8 +1,8 @@
 """Stops steps and runs, and leaves them as an interrupt would: the status says CANCELLED, the lease is free.
 
-Whoever runs a step is asked to end it (a signal to a process, a cancellation of a job) and is waited for; see `ending`.
-What it could not write any more is written here, under the step's lease; see `settling`. A step that is done is never
-touched.
+Whatever runs a step is asked to end it (by a signal to a process, or the cancellation of a job) and waited for; see
+`ending`. What it could no longer write is written here, under the step's lease; see `settling`. A step that is done is
+never touched.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stopper:
         return self._settling.settle(step, found, self._ending.end(found))
 
     def stop_run(self, survey: Survey, run_id: str) -> list[Stopped]:
-        """End a run: its driver, and all of its steps that are active, also those that outlived their driver."""
+        """End a run: its driver, and all of its active steps, including those that outlived their driver."""
         run = next((active.run for active in survey.runs if active.run.id == run_id), None)
         found = survey.of_run(run_id)
         self._require_answers(survey, found)
@@ -57,7 +57,7 @@ class Stopper:
             self._ending.interrupt(run, [name_of(job) for one in found for job in one.jobs])
             found = _distinct([*found, *look(self._queues, self._clock.time()).of_run(run_id)])
         is_elsewhere = run is not None and not run.driver_is_gone and not is_from_before_a_restart(run.driver)
-        if is_elsewhere:  # So are its steps, but for those in jobs of a cluster.
+        if is_elsewhere:  # So are its steps, except those in jobs of a cluster.
             found = [one for one in found if one.job is not None]
         cancelled = self._ending.end(found)
         steps = {one.step.where: one.step for one in found}
@@ -81,7 +81,7 @@ class Stopper:
         return stopped
 
     def _require_answers(self, survey: Survey, found: Sequence[ActiveStep]) -> None:
-        """Refuse to go on without a cluster if one of its jobs is to be ended."""
+        """Refuse to continue without a cluster if one of its jobs is to be ended."""
         for cluster in survey.silent_clusters:
             jobs = [one for one in found if one.recorded_job is not None and one.recorded_job.cluster == cluster]
             if jobs:
@@ -90,9 +90,9 @@ class Stopper:
 
 
 def _distinct(found: Sequence[ActiveStep]) -> list[ActiveStep]:
-    """What two looks have found, each worker and each job once: nobody is to be asked twice.
+    """What two surveys have found, each worker and each job once: nothing is asked to end twice.
 
-    The first look wins: after the second the run may be forgotten, and of its steps only the tags of jobs are left.
+    The first survey wins: by the second the run may no longer be recorded, and only the tags of its jobs are left.
     """
     by_holder: dict[Hashable, ActiveStep] = {}
     for one in found:

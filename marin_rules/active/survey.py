@@ -1,7 +1,7 @@
 """What is active: the steps that run or wait in a cluster's queue, and the runs that they belong to. Only reads.
 
 A step runs if somebody has its lease, and waits if a cluster has a job for it. Both are looked for among the steps of
-the runs that this user has started; jobs of runs that are forgotten are found by their tags.
+the runs that this user has started; jobs of runs that are no longer recorded are found by their tags.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from marin_rules.storage.leases.record import UNREADABLE, CorruptLeaseError, Lea
 
 _SILENT_HERE_SECONDS = 3 * BEAT_SECONDS
 _SILENT_SECONDS = 15 * BEAT_SECONDS
-"""After how long without a sign of life a driver or worker is taken for dead whose process cannot be seen: on a machine
-that was restarted under the same name, and elsewhere. Two clocks are compared, so that it is long."""
+"""How long a driver or worker whose process cannot be seen may be silent before it is taken for dead: on a machine that
+was restarted under the same name, and elsewhere. Two clocks are compared, so it is long."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ActiveRun:
 
     run: RegisteredRun
     steps: Sequence[StepAddress] = ()
-    """All of its plan, also those that it does not want itself."""
+    """All of its plan, including those that it does not want itself."""
 
     done: int = 0
     left: int = 0
@@ -66,11 +66,11 @@ class Survey:
     """The clusters that did not list their jobs, and why."""
 
     drivers: Sequence[ActiveDriver] = ()
-    """The submitted drivers, those included that have ended lately."""
+    """The submitted drivers, including those that have ended recently."""
 
     @property
     def leftovers(self) -> list[RegisteredRun]:
-        """Runs of which nothing is left but files: the driver is dead, and so is all that it had started."""
+        """Runs of which only files are left: the driver is dead, and so is everything that it had started."""
         if self.silent_clusters:
             return []
         return [
@@ -97,7 +97,7 @@ class Survey:
         return [found for found in self.steps if found.run == run_id]
 
     def of_step(self, step: StepAddress) -> list[ActiveStep]:
-        """Whoever has a step, also one that no registered run wants."""
+        """Everyone who has a step, including one that no registered run wants."""
         found = [one for one in self.steps if one.step.is_same(step)]
         if found or step.runs or step.output_path is None:
             return found
@@ -113,9 +113,9 @@ def awaited_by_drivers(runs: Iterable[ActiveRun], now: float) -> frozenset[tuple
 
 
 def is_dead_driver(run: RegisteredRun, now: float) -> bool:
-    """Whether nobody drives a run any more. A driver whose process we cannot see is dead after a long silence."""
+    """Whether a run has lost its driver. A driver whose process we cannot see is dead after a long silence."""
     if run.driver_has_ended or can_be_seen(run.driver):
-        return run.driver_is_gone  # One that is alive may be silent for long: halted with Ctrl-Z, say.
+        return run.driver_is_gone  # One that is alive may be silent for long: suspended with Ctrl-Z, say.
     return now - run.seen > (_SILENT_HERE_SECONDS if is_from_before_a_restart(run.driver) else _SILENT_SECONDS)
 
 
@@ -144,14 +144,14 @@ def look(queues: Queues, now: float) -> Survey:
 
 
 def _run_elsewhere(driver: ActiveDriver) -> RegisteredRun | None:
-    """The run of a driver that is registered on another machine; None if there is none, or no telling."""
+    """The run of a driver that is registered on another machine; None if there is none, or it cannot be told."""
     with contextlib.suppress(OSError, ValueError):
         return driver.record.registered_run() if driver.trouble is None else None
     return None
 
 
 def live_lease(output_path: str) -> LeaseRecord | None:
-    """Who works on a step; None if nobody does, or only somebody who is certainly dead."""
+    """Who works on a step; None if nobody does, or only a worker that is certainly dead."""
     try:
         record = peek(output_path)
     except CorruptLeaseError:
@@ -162,7 +162,7 @@ def live_lease(output_path: str) -> LeaseRecord | None:
 
 
 def run_block(output_path: str) -> Mapping[str, Any]:
-    """What the last worker of a step wrote down about its attempt; nothing if there is none, or no telling."""
+    """What the last worker of a step recorded about its attempt; nothing if there is none, or it cannot be told."""
     try:
         block: Mapping[str, Any] = (read_info(output_path) or {}).get("run", {})
     except (MarinRulesError, OSError):
@@ -229,7 +229,8 @@ def _holders(
     gone: Mapping[str, bool],
     now: float,
 ) -> Iterator[ActiveStep]:
-    """Whoever has a step or is to have it: a worker, and jobs. `gone`: which registered runs have lost their driver."""
+    """Everyone who has a step or will have it: a worker, and jobs. `gone`: the registered runs that have lost their
+    driver."""
     assert step.output_path is not None
     block = run_block(step.output_path)
     is_by_holder = lease is not None and block.get("worker_id") == lease.worker_id

@@ -19,7 +19,7 @@ _WIDTH = max(len(verdict.value) for verdict in Verdict)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     actions = parser.add_subparsers(dest="action", required=True)
     discover = actions.add_parser("discover", help="print the machines of a cluster as a file for config/clusters")
     discover.add_argument(
@@ -44,7 +44,7 @@ def _discover(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    """Exit with 0 only if all is there: what could not be checked may be missing."""
+    """Exit with 0 only if everything is there: what could not be checked may be missing."""
     name = options.cluster or cluster_name()
     advice = "Name a cluster's file with --cluster NAME or MARIN_CLUSTER"
     clusters = [_the_only(clusters_here(None), advice)] if name is None else _in_file(name)
@@ -62,7 +62,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace, cluster: str | None) -> list[WantedMachines]:
-    """What the steps of the experiment ask for, if one is named; a bucket that cannot be seen is no matter here."""
+    """What the steps of the experiment ask for, if one is named; a bucket that cannot be seen does not matter here."""
     if options.experiment is None:
         return []
     settings = Settings(experiment=options.experiment, prefix=options.prefix, cluster=cluster)

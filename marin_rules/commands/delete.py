@@ -15,7 +15,7 @@ from marin_rules.views.step_text import state_at
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     add_step(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=_delete)

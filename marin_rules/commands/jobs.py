@@ -32,11 +32,11 @@ _RUN = "a run, by its id or the beginning of it: at least the name of the experi
 _DRIVER = "a submitted driver, by its id, the beginning of it, or its name"
 
 _JOB_LINES = 100
-"""Of the output of a job itself, unless --tail says otherwise."""
+"""Lines of a job's own output, unless --tail says otherwise."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     actions = parser.add_subparsers(dest="action", required=True)
     listing = actions.add_parser("list", help="list running and queued drivers and steps, and their runs")
     listing.add_argument("--json", action="store_true", help="for programs")
@@ -157,7 +157,7 @@ def _stop(options: argparse.Namespace, queues: Queues) -> int:
         print(f"stopped run {run}")
         return 0
     step = the_only([step for step in steps if survey.of_step(step)] or steps, options.target)
-    if not survey.of_step(step) and (state := _state(step)) != Status.RUNNING:  # Else a killed worker's.
+    if not survey.of_step(step) and (state := _state(step)) != Status.RUNNING:  # Otherwise a killed worker's.
         raise MarinRulesError(f"step {step.name} does not run: {state}")
     stopped = stopper.stop_step(survey, step)
     print(_outcome(stopped))
@@ -169,7 +169,7 @@ def _reap(options: argparse.Namespace, queues: Queues) -> int:
     extras, silent = queues.extras()
     for cluster, why in silent.items():
         say(f"cannot list what is beside the jobs of {cluster}, where nothing is ended: {why}")
-    # Of a cluster that does not list its jobs nothing is known that lives.
+    # If a cluster does not list its jobs, there is no telling what is alive.
     extras = [(cluster, extra) for cluster, extra in extras if cluster not in survey.silent_clusters]
     dead = {active.run.id for active in survey.runs if is_dead_driver(active.run, survey.now)}
     living = {active.run.id for active in survey.runs} - dead
@@ -188,7 +188,7 @@ def _reap(options: argparse.Namespace, queues: Queues) -> int:
 
 
 def _end(found: Sequence[Leftover], queues: Queues) -> None:
-    """Raises the first refusal once all the rest is ended: each thing that stays costs money."""
+    """Raises the first refusal once everything else is ended: each thing that stays costs money."""
     refusals: list[ClusterError] = []
     try:
         queues.cancel([(left.cluster, left.id) for left in found if isinstance(left.what, ClusterJob)])
@@ -224,7 +224,7 @@ def _why_no_log(survey: Survey, step: StepAddress, path: str) -> str:
 def _printed_by_jobs(survey: Survey, step: StepAddress, queues: Queues, options: argparse.Namespace) -> bytes:
     """What the jobs of a step have printed without its worker: how the step's Python is made, say, and why that fails.
 
-    A cluster that does not tell is no reason to say less of the step.
+    A cluster that does not say is no reason to report less about the step.
     """
     lines: list[str] = []
     for found in survey.of_step(step):
@@ -249,7 +249,7 @@ def _outcome(stopped: Stopped) -> str:
 
 
 def _state(step: StepAddress) -> str:
-    """What is written down of a step."""
+    """What is recorded of a step."""
     try:
         status = None if step.output_path is None else read_status(step.output_path)
     except CorruptStatusError as error:

@@ -1,4 +1,4 @@
-"""`marin-rules lock GROUP ...`: pin all that a group of dependencies needs, with hashes, in its lock file.
+"""`marin-rules lock GROUP ...`: pin everything that a group of dependencies needs, with hashes, in its lock file.
 
 uv runs as it would from the shell, with its own settings and not with pip's: a lock that is shared should not depend on
 the indexes that happen to be set up on one machine.
@@ -17,13 +17,13 @@ from marin_rules.software.requirements import lock_input
 from marin_rules.software.uv import find_uv
 
 _OLDEST_PYTHON = "3.12"
-"""Of those that marin-rules runs with: a lock is for it, and for all newer ones."""
+"""The oldest Python that marin-rules runs with: a lock is for it and for all newer ones."""
 
 _FRESH = ("-U", "--upgrade")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     parser.add_argument("groups", nargs="+", metavar="GROUP", help="one that pyproject.toml names a lock file for")
     parser.epilog = "Options after `--` are for `uv pip compile`, as in `marin-rules lock tables -- --upgrade`."
     parser.set_defaults(run=_lock)
@@ -48,7 +48,7 @@ def _compile(group: str, more: list[str]) -> list[str]:
     command = ["marin-rules", "lock", group, *(["--", *kept] if kept else [])]
     return [
         *(find_uv(), "pip", "compile", "--quiet", "--generate-hashes", "--no-emit-index-url", "--emit-build-options"),
-        "--no-annotate",  # uv would name our temporary file, each time another.
+        "--no-annotate",  # uv would name our temporary file, a different one each time.
         *("--universal", "--python-version", _OLDEST_PYTHON),
         *("--custom-compile-command", shlex.join(command)),
         *more,

@@ -1,7 +1,7 @@
 """`marin-rules`: small commands around Snakemake. Experiments themselves are run by `snakemake` or `python`.
 
-A command is a module of this folder with one function, `configure(parser)`. It is imported only when it is the one that
-was asked for, so that the program starts at once.
+A command is a module of this folder with one function, `configure(parser)`. It is imported only when it is requested,
+so that the program starts at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TAKE_MORE = ("lock", "run", "submit")
 """The commands that take arguments for another program."""
 
 _INTERRUPTED = 130
-"""What a shell says of a program that was ended by Ctrl-C."""
+"""The exit code that a shell reports for a program ended by Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         code = options.run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # Whoever read it has seen enough; Python would complain at its end.
+    except BrokenPipeError:  # The reader has seen enough; Python would complain as it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (MarinRulesError, OSError) as error:

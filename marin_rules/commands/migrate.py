@@ -19,7 +19,7 @@ _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     parser.add_argument("path", help="a script, or a folder of them")
     parser.add_argument("--write", action="store_true", help="change the files; without it, only show the changes")
     parser.set_defaults(run=_migrate)
@@ -38,7 +38,7 @@ def _migrate(options: argparse.Namespace) -> int:
             print(f"{path}: not rewritten, it is not Python ({error})", file=sys.stderr)
             by_hand += 1
             continue
-        except OSError as error:  # Of a file that is gone, or that nobody may read: the others are rewritten.
+        except OSError as error:  # For a file that is gone, or unreadable: the others are rewritten.
             print(f"{path}: not rewritten, it cannot be read ({error.strerror})", file=sys.stderr)
             by_hand += 1
             continue
@@ -53,7 +53,7 @@ def _migrate(options: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> tuple[str, str]:
-    """A source and its encoding, as Python finds it out; line ends stay as they are."""
+    """A source and its encoding, as Python detects it; line ends stay as they are."""
     with open(path, "rb") as file:
         data = file.read()
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -61,7 +61,7 @@ def _read(path: str) -> tuple[str, str]:
 
 
 def _rewrite(path: str, data: bytes) -> None:
-    """Change a file as a whole or not at all: whoever has no copy loses nothing on a full disk."""
+    """Change a file as a whole or not at all: nothing is lost on a full disk, even without a copy."""
     file = os.path.realpath(path)
     mode = stat.S_IMODE(os.stat(file).st_mode)
     write_atomic(file, data)

@@ -1,4 +1,4 @@
-"""What commands print that is no answer: a log as it is, and a word to the person who waits."""
+"""What commands print besides their result: a log as it is, and a message to the person who waits."""
 
 from __future__ import annotations
 

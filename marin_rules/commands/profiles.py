@@ -8,7 +8,7 @@ from marin_rules.settings.profiles import link_profiles
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     parser.add_argument("action", choices=["link"], help="let `snakemake --profile NAME` find them by name")
     parser.add_argument("--quiet", action="store_true", help="print only what has changed")
     parser.set_defaults(run=_link)

@@ -15,7 +15,7 @@ from marin_rules.state.written_steps import written_steps
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     add_step(parser)
     parser.add_argument(
         "--experiment", metavar="FILE", help="the experiment; by default the one that `snakemake` would use"

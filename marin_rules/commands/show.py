@@ -1,4 +1,4 @@
-"""`marin-rules show STEP`: what is known of one step."""
+"""`marin-rules show STEP`: what is known about one step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marin_rules.views.step_text import step_text
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     add_step(parser)
     parser.add_argument("--lines", type=int, default=20, metavar="N", help="how many lines of the log (20)")
     parser.set_defaults(run=_show)

@@ -8,7 +8,7 @@ from marin_rules.settings.locations import snakefile
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     parser.set_defaults(run=_print_path)
 
 

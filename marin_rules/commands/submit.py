@@ -21,7 +21,7 @@ from marin_rules.views.drivers import how_it_ended
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser of this command what it takes."""
+    """Add the arguments of this command to the parser."""
     parser.add_argument(
         "--no-wait", action="store_true", help="print the driver's id and exit; otherwise follow its log"
     )
@@ -80,7 +80,7 @@ def _follow(record: DriverRecord, queues: Queues) -> int:
     log = Log(record.log_path)
     interrupted = False
     while True:
-        try:  # All of it: Ctrl-C may come at any time, also while the answer to the last one is read.
+        try:  # All of it: Ctrl-C may come at any time, even while the answer to the last one is read.
             match _asked() if interrupted else "c":
                 case "s":
                     stop_driver(record, queues, say)
@@ -101,7 +101,7 @@ def _follow(record: DriverRecord, queues: Queues) -> int:
 
 
 def _asked() -> str:
-    """What Ctrl-C means: `s` to stop the run, `d` to detach, `c` to go on; without a person to ask, `d`."""
+    """What Ctrl-C means: `s` to stop the run, `d` to detach, `c` to continue; `d` if there is no terminal to ask on."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return "d"
     while True:

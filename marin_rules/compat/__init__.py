@@ -1,7 +1,7 @@
-"""Marin's modules by their own names: scripts that import `marin`, `fray` and `rigging` run here as they are.
+"""Marin's modules under their own names: scripts that import `marin`, `fray` and `rigging` run here as they are.
 
 `python -m marin_rules.compat script.py` runs one; `marin-rules migrate` rewrites its imports instead. The modules of
-this room are loaded when they are needed: most runs have nothing to do with them.
+this room are loaded when they are needed: most runs do not use them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def is_installed() -> bool:
 
 
 def original_modules() -> Callable[[ModuleType], Original | None]:
-    """Which of Marin's own modules stands behind one of this process; see `finder.original_module`."""
+    """Which of Marin's own modules is behind one of this process; see `finder.original_module`."""
     finder = sys.modules.get(_FINDER)
     return (lambda module: None) if finder is None else finder.original_module
 
 
 def without_stubs(search_path: Sequence[str]) -> list[str]:
-    """A search path as it is for whoever looks for Marin's own modules."""
+    """A search path for finding Marin's own modules."""
     children = sys.modules.get(f"{__name__}.children")
     return list(search_path) if children is None else [entry for entry in search_path if entry != children.STUBS]

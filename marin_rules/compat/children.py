@@ -1,7 +1,7 @@
 """Marin's modules in the children of a process that serves them: spawned ones, and whatever `python` they start.
 
 A finder lives in one process. Its children find, on their search path, packages of Marin's names in `stubs/`, whose
-first import installs the finder there and lets it answer instead. A new `python` has the search path of PYTHONPATH,
+first import installs the finder there and lets it take over. A new `python` has the search path of PYTHONPATH,
 one that `multiprocessing` spawns that of its parent.
 """
 
@@ -26,7 +26,7 @@ def serve_children() -> None:
 
 
 def take_over(name: str) -> None:
-    """Called by a stub while it is imported: Python then takes what stands in `sys.modules` in its place."""
+    """Called by a stub while it is imported: Python then uses what is in `sys.modules` in its place."""
     from marin_rules.compat.finder import install
 
     install()

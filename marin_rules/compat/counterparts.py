@@ -1,4 +1,4 @@
-"""What Marin's names are here: for each of its modules the names that `marin_rules` has as well. Only a table.
+"""Marin's names in this package: for each of its modules, the names that `marin_rules` also has. Only a table.
 
 The finder serves modules from it, `marin-rules migrate` rewrites imports by it, and docs/from-marin.md shows it. A name
 is called the same in both unless `RENAMED` says otherwise.
@@ -115,7 +115,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "region_from_metadata": "machine_region",
     }
 )
-"""What is called otherwise here."""
+"""Names that are different here."""
 
 _ADVICE: Mapping[str, str] = MappingProxyType(
     {

@@ -26,7 +26,7 @@ _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
 class CompatFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of Marin before anybody else does."""
+    """Finds the modules of Marin before any other finder does."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -109,7 +109,7 @@ class _Counterpart(ModuleType):
         """Whether Marin's own module has the name; executes that module when it is first needed."""
         spec = self._original_spec
         if self._original is None and spec is not None and spec.loader is not None:
-            # Beside this one, never in its place: whoever imports the module gets ours.
+            # Beside this one, never in its place: importing the module yields ours.
             self._original = module_from_spec(spec)
             try:
                 spec.loader.exec_module(self._original)

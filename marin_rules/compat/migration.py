@@ -3,11 +3,11 @@
     from marin.execution.executor import ExecutorStep, get_fn_name
     ->
     from marin_rules import ExecutorStep
-    from marin.execution.executor import get_fn_name              # and a note: it needs a hand
+    from marin.execution.executor import get_fn_name              # and a note: to be edited by hand
 
-Only `from ... import ...` statements are touched; all else stays as it is, to the byte, except that a comment inside
-the parentheses of such a statement is lost. What is left of Marin is listed with what to use instead: names without a
-counterpart, whole modules, and modules named in a string, as `import_module` and `mock.patch` take them.
+Only `from ... import ...` statements are touched; everything else stays the same, to the byte, except that a comment
+inside the parentheses of such a statement is lost. What is left of Marin is listed with what to use instead: names
+without a counterpart, whole modules, and modules named in a string, as `import_module` and `mock.patch` take them.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Note:
 
 @dataclass(frozen=True)
 class Migration:
-    """A source with its imports rewritten, and what needs a hand."""
+    """A source with its imports rewritten, and what to edit by hand."""
 
     source: str
     changed: int
-    """How many import statements are other than before."""
+    """How many import statements differ from before."""
 
     notes: tuple[Note, ...]
 
 
 def migrate(source: str) -> Migration:
-    """Rewrite the imports of a source; `SyntaxError` for what is no Python."""
+    """Rewrite the imports of a source; `SyntaxError` for anything that is not Python."""
     lines = list(io.StringIO(source, newline=""))  # As Python counts lines: `splitlines` knows more ends than that.
     nodes = list(ast.walk(ast.parse(source)))
     statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -118,7 +118,7 @@ def _statement(module: str, names: list[str], indent: str) -> str:
 
 
 def _replace(lines: list[str], nodes: list[ast.ImportFrom], statements: list[str]) -> None:
-    """Put statements in the place of others."""
+    """Replace statements with others."""
     before, after = _around(nodes, lines)
     separator = "; " if before.strip() else f"\n{before}"
     first, last = nodes[0].lineno - 1, nodes[-1].end_lineno
@@ -129,7 +129,7 @@ def _replace(lines: list[str], nodes: list[ast.ImportFrom], statements: list[str
 
 
 def _around(nodes: list[ast.ImportFrom], lines: list[str]) -> tuple[str, str]:
-    """What stands on the lines of statements before and after them. Columns are bytes, as `ast` counts them."""
+    """What is on the lines of statements before and after them. Columns are bytes, as `ast` counts them."""
     first, last = nodes[0], nodes[-1]
     end_line = last.end_lineno or last.lineno
     before = lines[first.lineno - 1].encode()[: first.col_offset].decode()

@@ -1,7 +1,7 @@
 """What the stubs beside this file do: another module takes the place of each while it is imported.
 
-Any Python may come here, for PYTHONPATH is inherited by whatever a step starts, the Python of Marin's own environment
-among them. One that has no marin-rules gets what it would have without the stubs.
+Any Python may get here, because everything that a step starts inherits PYTHONPATH, including the Python of Marin's own
+environment. One without marin-rules gets what it would have without the stubs.
 """
 
 import importlib
@@ -12,7 +12,7 @@ _STUBS = os.path.dirname(os.path.abspath(__file__))
 
 
 def take_over(name: str) -> None:
-    """Called by a stub. Python then takes what stands in `sys.modules` in its place."""
+    """Called by a stub. Python then uses what is in `sys.modules` in its place."""
     try:
         from marin_rules.compat import children
     except (ModuleNotFoundError, SyntaxError) as error:  # It is not there, or this Python is too old for it.
