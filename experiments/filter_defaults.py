@@ -37,7 +37,7 @@ def without_duplicates(duplicates: ExecutorStep[Any]) -> list[Filter]:
 
 
 def without_repeated_paragraphs(duplicates: ExecutorStep[Any]) -> Filter:
-    """A filter that takes out what `default_dedupe(..., shortest_paragraph=N)` has found."""
+    """A filter that removes what `default_dedupe(..., shortest_paragraph=N)` has found."""
     return RemoveSpans(output_path_of(duplicates), "duplicate_paragraphs")
 
 
@@ -68,7 +68,7 @@ def default_consolidate(
 
 
 def _versioned_filter(one: Filter) -> Filter:
-    """With all of it in the version, so that another threshold is another corpus."""
+    """With all settings in the version, so that another threshold is another corpus."""
     values = {item.name: getattr(one, item.name) for item in fields(one)}
     return replace(
         one,

@@ -1,4 +1,4 @@
-"""How the helpers beside this file make steps of the stages in `marin_rules.pipeline`."""
+"""How the helpers beside this file turn the stages in `marin_rules.pipeline` into steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -31,7 +31,7 @@ class Division(TypedDict, total=False):
     """How the work of a stage is divided. None of it changes the result, so none of it changes a path."""
 
     tasks: int | None
-    """Over how many tasks: an array of jobs on a cluster. None: one job."""
+    """How many tasks the work is divided into: an array of jobs on a cluster. None: one job."""
 
     cpu: int
     """Cores of each task, which works on as many shards at a time. 1 if not given."""
@@ -86,8 +86,8 @@ def levanter_step(
 
 
 def check_words(name: str, config: Any) -> None:
-    """Refuse a word that a field of the config, or of what is in it, does not know. The step would refuse it too, but
-    only after all steps before it."""
+    """Refuse a value that a field of the config, or of its parts, does not accept. The step would also refuse it, but
+    only after all earlier steps."""
     if not is_dataclass(config) or isinstance(config, ExecutorStep | InputName | type):
         return
     try:
@@ -114,14 +114,14 @@ def input_of(data: Data) -> str | InputName:
 
 
 def sets_of(argument: str, sets: Mapping[str, Data] | None) -> dict[str, str | InputName]:
-    """The inputs by name; a step by itself is a slip that is easily made."""
+    """The inputs by name; a single step in their place is an easy mistake."""
     if not isinstance(sets or {}, Mapping):
         raise DataError(f"{argument}: give each set a name, as in {argument}={{'news': ...}}")
     return {name: input_of(data) for name, data in (sets or {}).items()}
 
 
 def name_of(data: Data) -> str:
-    """What a step that is about this data can be called after."""
+    """A name for steps about this data to be named after."""
     if isinstance(data, ExecutorStep):
         return data.name
     if isinstance(data, InputName) and data.step is not None:

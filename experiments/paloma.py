@@ -1,9 +1,9 @@
 """The validation sets of Paloma: `default_eval(..., held_out=paloma_sets())`, or while a model is trained
 `default_train(..., use_default_validation=True)`.
 
-Paloma is a dataset of the Hugging Face hub behind a licence that is accepted there (allenai/paloma, AI2 ImpACT; the
-download needs HF_TOKEN). Its commit is the one that Marin uses, so that bits per byte can be compared. Whoever has the
-files already names their folder: `paloma_sets("/data/paloma")`.
+Paloma is a dataset on the Hugging Face hub behind a licence that must be accepted there (allenai/paloma, AI2 ImpACT;
+the download needs HF_TOKEN). Its commit is the one that Marin uses, so that bits per byte can be compared. If you
+already have the files, name their folder: `paloma_sets("/data/paloma")`.
 """
 
 from collections.abc import Sequence

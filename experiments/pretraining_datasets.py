@@ -3,7 +3,7 @@
 Nothing is fetched when this file is imported. Each set is pinned by the commit of its repository on the Hugging Face
 hub, under which the hub never serves anything else; `download` verifies each file by the digest that the hub lists for
 it. The commits are those that Marin and other public projects name for these repositories. Sizes and licences are
-those of the sets' cards: read the card before you train on a set, for licences of collected text are no simple matter.
+those of the sets' cards: read the card before you train on a set, because licences of collected text are not simple.
 
     documents = pretraining_dataset("tiny_stories")
     tokens = default_tokenize("tiny-stories", documents, tokenizer)

@@ -1,6 +1,6 @@
 """How to train on conversations, and on preferences: `SimpleTrainConfig` with the defaults that suit them.
 
-A model to begin with is needed: `initialize_from_hf` (a folder with the model that the conversations were tokenized
+A model to start from is required: `initialize_from_hf` (a folder with the model that the conversations were tokenized
 for), or for conversations `initialize_from_checkpoint_path`.
 """
 
@@ -12,7 +12,7 @@ from experiments.simple_train_config import SimpleTrainConfig
 
 @dataclass(frozen=True)
 class SimpleSFTConfig(SimpleTrainConfig):
-    """A learning rate that rises for 3% of the steps, and then falls to zero in a line; no weight decay."""
+    """A learning rate that rises for 3% of the steps, and then falls linearly to zero; no weight decay."""
 
     weight_decay: float = 0.0
     warmup: int | float = 0.03

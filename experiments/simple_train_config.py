@@ -1,4 +1,4 @@
-"""How to train, in the fields of Marin's `SimpleTrainConfig`: what `default_train` takes beside data and model."""
+"""How to train, in the fields of Marin's `SimpleTrainConfig`: what `default_train` takes besides data and model."""
 
 from dataclasses import dataclass, fields
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Tokenizers, tokens and mixtures of them in a line each, with everything that changes results in the versions.
+"""Tokenizers, tokens and mixtures of them, one line each, with everything that changes results in the versions.
 
     tokenizer = default_train_tokenizer("docs", corpus, 32_000)
     tokens = default_tokenize("docs", corpus, tokenizer, tasks=64)
@@ -84,7 +84,7 @@ def default_count(
     filtered: Data | None = None,
     **division: Unpack[Division],
 ) -> ExecutorStep[Any]:
-    """How many documents, characters, bytes and words there are, in all and by source; with a tokenizer also tokens.
+    """How many documents, characters, bytes and words there are, in total and by source; with a tokenizer also tokens.
 
     With `filtered`, a step of `default_consolidate` over the same documents, also how many it left out, by reason.
     """
@@ -98,7 +98,7 @@ def default_count(
 
 
 def default_mixture(name: str, config: MixtureConfig) -> ExecutorStep[Any]:
-    """A mixture of tokenized data, from `lm_mixture_data_config` or one of its like."""
+    """A mixture of tokenized data, from `lm_mixture_data_config` or a related function."""
     names = ("stages", "train_tokens", "train_steps", "simulated_epoching", "block_size")
     config = replace(
         config,

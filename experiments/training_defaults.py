@@ -1,4 +1,4 @@
-"""Training steps in a line each, with everything that changes their results in their versions.
+"""Training steps, one line each, with everything that changes their results in their versions.
 
     tokens = default_tokenize("sotu", documents, tokenizer)
     model = default_train("sotu-nano", tokens, llama_nano, SimpleTrainConfig(...), validation_sets={"new": held_out})
@@ -51,8 +51,8 @@ def default_train(
     description: str | None = None,
 ) -> ExecutorStep[Any]:
     """A language model. `validation_sets` are tokenized texts that it is evaluated on and never trained on;
-    `use_default_validation` adds those of Paloma, which need the hub. `tags` are for whoever looks for the run, in
-    `training.json` and in Weights & Biases."""
+    `use_default_validation` adds those of Paloma, which need the hub. `tags` help to find the run, in `training.json`
+    and in Weights & Biases."""
     _check_kinds(name, model_config, train_config)
     if eval_harness_tasks:
         raise TrainingError(
@@ -88,7 +88,8 @@ def default_sft(
     validation_sets: Mapping[str, Data] | None = None,
     description: str | None = None,
 ) -> ExecutorStep[Any]:
-    """A model that is trained on to answer: on tokens of the format chat, of which only the answers are learned."""
+    """A model that is trained further to answer: on tokens of the format chat, of which only the answers are
+    learned."""
     if sft_config.initialize_from_hf is None and sft_config.initialize_from_checkpoint_path is None:
         raise TrainingError(f"{name}: give a model to begin with, as initialize_from_hf")
     return default_train(
@@ -106,7 +107,7 @@ def default_anneal(
     description: str | None = None,
 ) -> ExecutorStep[Any]:
     """The last part of a training, mostly on better data: from a checkpoint's weights, with a learning rate that falls
-    to zero in a line, whatever schedule the config has."""
+    linearly to zero, whatever schedule the config has."""
     if train_config.initialize_from_checkpoint_path is None:
         raise TrainingError(f"{name}: give the training to continue, as initialize_from_checkpoint_path")
     falling = replace(train_config, lr_schedule="linear", min_lr_ratio=0.0, decay=None)
@@ -166,8 +167,9 @@ def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], tra
 
 
 def _running(train_config: SimpleTrainConfig, tags: Sequence[str], tokenized: Tokens) -> Running:
-    """Of conversations, a batch in pieces is another result, for each piece weighs the same, however many answers it
-    has. Of text all pieces have as many tokens. (What is at a plain path is text, unless the config is for SFT.)"""
+    """For conversations, a batch in pieces gives a different result, because each piece weighs the same, however many
+    answers it has. For text all pieces have the same number of tokens. (What is at a plain path is text, unless the
+    config is for SFT.)"""
     running = replace(train_config.running(), tags=tuple(tags))
     mixed = tokenized.config if isinstance(tokenized, ExecutorStep) else tokenized
     places = list(mixed.components.values()) if isinstance(mixed, MixtureConfig) else [tokenized]
@@ -196,7 +198,7 @@ def _tokenizer(name: str, tokenized: Tokens) -> Data:
 
 
 def _place(model: Model | None) -> str | InputName | None:
-    """The output of a step, or a path that is part of the version: another beginning is another model."""
+    """The output of a step, or a path that is part of the version: starting from other weights makes another model."""
     if isinstance(model, ExecutorStep):
         return output_path_of(model)
     return versioned(model) if isinstance(model, str) else model

@@ -30,7 +30,7 @@ CORE_TASKS = (
     EvalTask("wsc273", 0),
     EvalTask("winogrande", 0),
 )
-"""Choices and endings that small models can be told apart by: a part of the core tasks of DCLM."""
+"""Choices and endings that distinguish small models: a part of the core tasks of DCLM."""
 
 MMLU_TASKS = (EvalTask("mmlu", 0, alias="mmlu_0shot"), EvalTask("mmlu", 5, alias="mmlu_5shot"))
 

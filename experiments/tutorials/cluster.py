@@ -9,7 +9,7 @@ step runs with what the machine has. Plain steps (`summarize`) always run beside
 `run_only` leaves the last step out.)
 
 `fit` writes a checkpoint after every tenth round, into its own output path. When its job is preempted, or reaches its
-time limit, the next one finds the checkpoint there and goes on. `measure` runs once on each of two machines, and
+time limit, the next one finds the checkpoint there and continues. `measure` runs once on each of two machines, and
 `this_process()` tells each which share of the work is its own; on one machine it runs once and does all of it. So does
 `survey`, on each of the 16 hosts of a TPU slice. Files are opened with fsspec, so that a prefix may be a bucket.
 """
@@ -65,7 +65,7 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class SurveyConfig:
-    """How well other lines would do, whose slopes are around that of the line."""
+    """How well other lines with similar slopes would do."""
 
     points_file: str | InputName
     line_file: str | InputName
@@ -104,7 +104,7 @@ def make_points(config: PointsConfig) -> None:
 
 @remote(resources=ResourceConfig.with_gpu("auto", count=1, ram="500m"))
 def fit(config: FitConfig) -> dict[str, float]:
-    """Gradient descent that goes on where it was stopped."""
+    """Gradient descent that continues where it was stopped."""
     points = read_json(config.points_file)
     store, folder = fsspec.core.url_to_fs(config.output_path)
     checkpoint = os.path.join(folder, "checkpoint.json")
@@ -119,7 +119,7 @@ def fit(config: FitConfig) -> dict[str, float]:
         offset -= config.learning_rate * 2 * sum(error for error, _ in errors) / len(points)
         if (number + 1) % 10 == 0:
             store.pipe_file(f"{checkpoint}.new", json.dumps([number + 1, slope, offset]).encode())
-            store.mv(f"{checkpoint}.new", checkpoint)  # Whoever is stopped here leaves a whole checkpoint.
+            store.mv(f"{checkpoint}.new", checkpoint)  # A process that is stopped here leaves a whole checkpoint.
     write_json(os.path.join(config.output_path, "line.json"), {"slope": slope, "offset": offset})
     return {"slope": slope, "offset": offset}
 

@@ -6,8 +6,8 @@
 
 The pages and texts come from four packages of the npm registry, which keeps every version for good; no other network is
 needed. The report has the funnel: how many documents and tokens went into each stage and came out of it, and why the
-others did not. Beside it stands how much of what was planted was found, and how many good documents that cost: the last
-step fails if it is not what `AT_LEAST` says.
+others did not. It also shows how much of what was planted was found, and how many good documents that cost: the last
+step fails if a share is below `AT_LEAST`.
 """
 
 import os
@@ -43,7 +43,7 @@ from marin_rules.pipeline.consolidate import Condition, Threshold
 from marin_rules.pipeline.train_classifier import LabelledDocuments
 
 TASKS = int(os.environ.get("TASKS", "2"))
-"""Into how many tasks each stage is divided. It changes no path and no byte."""
+"""How many tasks each stage is divided into. It changes no path and no byte."""
 
 AT_LEAST = {
     GOOD: 0.98,
@@ -52,7 +52,7 @@ AT_LEAST = {
     **dict.fromkeys(COPIES, 0.99),
     **dict.fromkeys(LOW_QUALITY, 0.96),
 }
-"""What has to be found of each kind of document; of the good ones, what has to be kept."""
+"""The share of each kind of document that must be found; of the good ones, the share that must be kept."""
 
 
 def clean_corpus(
@@ -65,7 +65,7 @@ def clean_corpus(
     """All steps from files to tokens; returns the last ones. Nothing of `held_out` may be in the corpus."""
     ram = division.get("ram", "4g")
 
-    # Real files, and pages that were made of them: of each we know whether it should stay.
+    # Real files, and pages made from them: for each we know whether it should stay.
     files = default_collect(f"{name}/files", sources, **division)
     shares = {**dict.fromkeys((*LOW_QUALITY, *COPIES), 0.1), CONTAMINATED: 0.05}
     pages = data_step(
@@ -76,7 +76,7 @@ def clean_corpus(
     )
     documents = default_extract(f"{name}/documents", pages, **division)
 
-    # English alone.
+    # Only English.
     languages = default_identify_language(f"{name}/languages", documents, **division)
     english = default_consolidate(f"{name}/english", documents, [in_languages(languages, ["en"])], **division)
 
@@ -110,7 +110,7 @@ def clean_corpus(
     tokenizer = default_train_tokenizer(name, shuffled, 4096, ram=ram)
     tokens = default_tokenize(name, shuffled, tokenizer, **division)
 
-    # What became of every document.
+    # What happened to every document.
     stages = {"files": files, "pages": pages, "documents": documents, "in English": english}
     stages |= {"well written": well_written, "clean": clean, "shuffled": shuffled, "tokenized": tokens}
     counted: dict[str, Data] = {"tokenized": tokens}

@@ -1,4 +1,4 @@
-"""Two steps: make some numbers, then compute statistics of them.
+"""Two steps: make some numbers, then compute their statistics.
 
 snakemake --config experiment=experiments/tutorials/hello_world.py prefix=out
 python experiments/tutorials/hello_world.py --prefix out

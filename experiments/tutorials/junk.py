@@ -1,12 +1,12 @@
 """A corpus with known faults, made from good documents: what the data stages find can be counted against the truth.
 
-Each good document stays, unless it is chosen to hold an item of an evaluation set. Beside it, by chance, come a page of
+Each good document stays, unless it is chosen to hold an item of an evaluation set. Randomly added are a page of
 navigation, a page of a template, its words in another order, an exact copy, and a copy with a few other words. The
-`metadata` of a record says what it is (`truth`) and of which document it was made (`made_of`). Choices depend on the
+`metadata` of a record says what it is (`truth`) and which document it was made from (`made_of`). Choices depend on the
 seed and on ids alone, so the records are the same however documents are divided into shards.
 
-Documents have a field `text`, or are pages with a field `html`. A page that says itself that it is in another language
-than English (`<html lang="de">`) has that as its truth, and nothing is made of it.
+Documents have a field `text`, or are pages with a field `html`. A page that declares a language other than English
+(`<html lang="de">`) has that as its truth, and nothing is made from it.
 """
 
 import html
@@ -47,13 +47,13 @@ _TEMPLATES = (
 
 @dataclass(frozen=True)
 class JunkConfig:
-    """A corpus made of the good documents below `input_path`."""
+    """A corpus made from the good documents below `input_path`."""
 
     input_path: str | InputName
     shares: Mapping[str, float] = field(
         default_factory=lambda: {**dict.fromkeys((*LOW_QUALITY, *COPIES), 0.1), CONTAMINATED: 0.05}
     )
-    """Kind -> how many records of it come to one good document, from 0 to 1."""
+    """Kind -> how many records of it there are per good document, from 0 to 1."""
 
     evaluation_path: str | InputName | None = None
     """Shards of documents, an item each, for `contaminated`."""
@@ -76,7 +76,7 @@ def plant_junk(config: JunkConfig) -> dict[str, Any]:
     def transform(shard: Shard, account: Account) -> Iterator[Record]:
         for row in shard.rows(account, _fault):
             records = list(_records(row.record, items, config))
-            account.read += len(records) - 1  # What is made here counts as read, or the account would not add up.
+            account.read += len(records) - 1  # What is made here counts as read, to balance the account.
             account.tallies.update(record["metadata"]["truth"] for record in records)
             yield from (_as_page(record) if config.as_pages else record for record in records)
 
@@ -189,7 +189,7 @@ def _exact_copy(text: str, chance: random.Random) -> str | None:
 
 
 def _near_copy(text: str, chance: random.Random) -> str | None:
-    """None of a text that is too short to be changed only a little."""
+    """None for a text that is too short to be changed only a little."""
     words = text.split(" ")
     if len(words) < _WORDS_A_CHANGE:
         return None

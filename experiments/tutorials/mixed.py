@@ -2,7 +2,7 @@
 
     snakemake --config experiment=experiments/tutorials/mixed.py prefix=out
 
-`count_words` is no Python function: the rule of that name in mixed.smk, beside this file, runs it with shell
+`count_words` is not a Python function: the rule of that name in mixed.smk, beside this file, runs it with shell
 tools. Its output path is hash-named like any other, and it runs once, under a lease, like any other step.
 """
 

@@ -1,9 +1,9 @@
-"""Books as documents: text files cut into passages of some hundred words, a few of them held out.
+"""Books as documents: text files cut into passages of a few hundred words, some of them held out.
 
     <output>/texts/part-00003-of-00008.jsonl      the passages of a corpus
     <output>/held_out/part-00003-of-00008.jsonl   passages that a model is to be tested with
 
-A hash of a passage's id decides where it goes, so that neighbours do not go together. Passages end where sentences do.
+A hash of a passage's id decides where it goes, so neighbours are not kept together. Passages end where sentences do.
 """
 
 import json
@@ -25,7 +25,7 @@ class PassagesConfig:
 
     books: Mapping[str, str | InputName]
     words: int = 300
-    """A passage ends with the sentence in which it has so many."""
+    """A passage ends with the sentence in which it reaches this many words."""
 
     held_out: float = 0.02
     """The share of passages that are held out, of those that are not shorter than the others."""
@@ -60,7 +60,7 @@ def cut_passages(config: PassagesConfig) -> dict[str, int]:
 
 
 def passages_of(text: str, words: int) -> Iterator[str]:
-    """All sentences of a text, together until they have so many words; the last ones may have fewer."""
+    """All sentences of a text, grouped until they have this many words; the last group may have fewer."""
     begun: list[str] = []
     length = 0
     for sentence in _SENTENCE.findall(text.replace("\r\n", "\n")):

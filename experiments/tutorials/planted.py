@@ -1,11 +1,11 @@
-"""How much of what `plant_junk` planted did the filters find, and how many good documents did they cost?
+"""How much of what `plant_junk` planted the filters found, and how many good documents they cost.
 
     planted.json         by kind of document: how many, how many were left out, by which filter
     report/planted.csv   the same as a table
 
-Of a document and its copy at most one may be left; which one does not matter. A good document is kept if it or a copy
+Of a document and its copy at most one may remain; which one does not matter. A good document is kept if it or a copy
 of it is. Documents that the classifier was trained on are not counted: it knows the answers. The step fails if a share
-is below what it is said to be at least.
+is below its required minimum.
 """
 
 import csv
@@ -29,7 +29,7 @@ KEPT = "kept"
 
 @dataclass(frozen=True)
 class PlantedConfig:
-    """What became of the documents below `documents_path`, whose `metadata` has the truth."""
+    """The outcome of the documents below `documents_path`, whose `metadata` has the truth."""
 
     documents_path: str | InputName
     filtered_paths: Sequence[str | InputName]
@@ -39,14 +39,14 @@ class PlantedConfig:
     """Documents that the classifier has seen with their labels."""
 
     at_least: Mapping[str, float]
-    """Kind -> the share that has to be found; of `good`, the share that has to be kept."""
+    """Kind -> the share that must be found; for `good`, the share that must be kept."""
 
     output_path: str = THIS_OUTPUT_PATH
 
 
 @dataclass(frozen=True)
 class Found:
-    """What became of one kind of document."""
+    """The outcome of one kind of document."""
 
     planted: int
     found: int
@@ -113,7 +113,7 @@ def found_by_kind(documents: Sequence[Record], fates: Mapping[str, str], trained
 
 
 def _fates(config: PlantedConfig) -> dict[str, str]:
-    """Why documents were left out. Together with the corpus they have to be all that there were."""
+    """Why documents were left out. Together with the corpus they must be all documents."""
     fates: dict[str, str] = {}
     for path in map(str, config.filtered_paths):
         fates |= dropped_below(path)

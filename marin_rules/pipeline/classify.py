@@ -43,31 +43,31 @@ class HuggingFaceClassifier:
     """An encoder with a head for sequence classification. Needs transformers and torch.
 
     Scores depend slightly on the texts that are in a batch together, so batches never reach from one shard to the next.
-    Shards are done one by one, for torch has threads of its own and hangs in forked processes.
+    Shards are done one by one, because torch has threads of its own and hangs in forked processes.
     """
 
     model: str | InputName
     """A folder, or a name on the hub; with HF_HUB_OFFLINE set, only what has been downloaded is used."""
 
     revision: str | None = None
-    """The commit of a name on the hub, which is required: what a branch names changes."""
+    """The commit of a name on the hub, which is required: branches move."""
 
     batch_size: int = 32
     longest_text: int = 512
-    """Tokens; the rest of a text is not looked at."""
+    """Tokens; the rest of a text is ignored."""
 
 
 @dataclass(frozen=True)
 class FunctionClassifier:
     """A function of a document (the record, not only its text).
 
-    The function travels with the plan. A name ("module:function") is for a module that is installed in the step's
+    The function is sent with the plan. A name ("module:function") is for a module that is installed in the step's
     environment.
     """
 
     function: Callable[[Record], Any] | str
     version: str = ""
-    """To be changed with what the function returns: code is no part of a step's version."""
+    """Change it when the function's results change: code is not part of a step's version."""
 
 
 type Classifier = FasttextClassifier | HuggingFaceClassifier | FunctionClassifier
@@ -105,7 +105,7 @@ def classify(config: ClassifyConfig) -> dict[str, Any]:
 
 
 def check_encoder(classifier: HuggingFaceClassifier) -> None:
-    """Refuse what can be refused before anything runs: a name of the hub without a revision."""
+    """Refuse what can be refused before anything runs: a name on the hub without a revision."""
     if isinstance(classifier.model, str) and is_hub_name(classifier.model) and not classifier.revision:
         raise DataError(
             f"the encoder {classifier.model!r} of the Hugging Face hub has no revision: give the commit, as in"

@@ -9,7 +9,7 @@ sources apart: by the `source` of each record, and by the first part of its id.
 | `.txt`, `.md` | documents `{id, source, text}` |
 | shards of an earlier stage, or of others | their records, with this source and `<source>/` before the id |
 
-Single files are dealt out to `file_shards` shards by a hash of their names: one more file changes one shard.
+Single files are divided among `file_shards` shards by a hash of their names: adding a file changes one shard.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Source:
 
     path: str | InputName
     patterns: Sequence[str] = ("*",)
-    """Of names relative to the path, as the shell writes them; `*` also matches `/`."""
+    """Shell patterns of names relative to the path; `*` also matches `/`."""
 
     without: Sequence[str] = ()
     """Patterns of names that are left out."""
@@ -52,7 +52,7 @@ class CollectConfig:
 
     sources: Mapping[str, Source]
     file_shards: int = 8
-    """Into how many shards the single files of each source go."""
+    """How many shards the single files of each source are divided into."""
 
     output_format: str = ".jsonl.zst"
     shards: ShardSettings = field(default_factory=ShardSettings)

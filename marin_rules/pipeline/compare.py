@@ -7,7 +7,7 @@
 Models are compared item by item (a paired bootstrap): which documents or questions happen to be in a set matters for
 the scores, but hardly for their differences. That needs the same items. A set or task whose items differ between two
 evaluations is refused by name, and so is one that a model was not evaluated on, or with other questions or context.
-What else may be behind a difference is reported: other settings, or a tokenizer that loses text.
+Other possible causes of a difference are reported: different settings, or a tokenizer that loses text.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Contest:
     name: str
     metric: str
     columns: Array
-    """For each item, of each model a numerator and a denominator: bits and bytes, or a value and one."""
+    """For each item and model a numerator and a denominator: bits and bytes, or a value and one."""
 
     chance: float | None
     higher_is_better: bool | None
@@ -105,7 +105,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
 
 
 def baseline_of(config: CompareConfig) -> str:
-    """The model that the others are compared with; refuses what is no comparison."""
+    """The model that the others are compared with; refuses what is not a comparison."""
     models = list(config.evaluations)
     if len(models) < 2:
         raise DataError("a comparison needs at least two evaluations")
@@ -135,7 +135,7 @@ def _refuse_other_context(results: Mapping[str, Any]) -> None:
 
 
 def _other_settings(results: Mapping[str, Any]) -> list[str]:
-    """That may be as they should be: a model of conversations has a template, another has none."""
+    """Differences that may be intended: a model of conversations has a template, another has none."""
     notes = []
     for name in ("chat_template", "begin_with_first_token", "precision", "max_length"):
         values = {model: one.get("settings", {}).get(name) for model, one in results.items()}
@@ -200,7 +200,7 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
 def _refuse_other_questions(
     name: str, results: Mapping[str, Any], samples: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> None:
-    """The same items may be put in other words. (Templates of conversations differ, and are part of their models.)"""
+    """The same items may be worded differently. (Conversation templates differ, and are part of their models.)"""
     asked = {
         model: [(row.get("prompts"), row.get("continuations")) for row in rows]
         for model, rows in samples.items()
@@ -257,7 +257,7 @@ def _judged(contest: _Contest, models: list[str], baseline: str, config: Compare
 
 
 def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
-    """The mean of the held-out sets, each drawn by itself."""
+    """The mean of the held-out sets, each drawn separately."""
     sets = [contest for contest in contests if contest.kind == "held out"]
     if len(sets) < 2:
         return []
@@ -303,7 +303,7 @@ def _row(contest: _Contest, model: str, baseline: str, models: list[str], sets: 
 
 
 def _is_clear(difference: Estimate) -> bool | None:
-    """Whether the interval leaves zero out; None if nobody knows."""
+    """Whether the interval excludes zero; None if unknown."""
     if difference.low is None or difference.high is None:
         return None
     return difference.low > 0 or difference.high < 0
@@ -324,7 +324,7 @@ def _error(value: float | None) -> str:
 
 
 def _direction(row: Mapping[str, Any]) -> str:
-    """What a clear difference means; nothing if nobody knows which way is better."""
+    """What a clear difference means; nothing if it is unknown which way is better."""
     if row["higher_is_better"] is None:
         return ""
     return ": better" if (row["difference"] > 0) == row["higher_is_better"] else ": worse"

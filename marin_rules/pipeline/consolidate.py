@@ -1,9 +1,9 @@
-"""One corpus from documents and what was found out about them: filters by attributes, spans taken out.
+"""One corpus from documents and their attributes: filters by attributes, and removal of spans.
 
 Every document that is read is written, or dropped for a reason that names the filter, or (bad input) rejected: the
 summary adds up, or the step fails. `dropped/` has the ids of what was dropped, with the reasons. A document without
-the attributes that a filter asks for fails the step too, unless `missing_attributes` says otherwise; there is no way to
-lose it silently.
+the attributes that a filter asks for fails the step too, unless `missing_attributes` says otherwise; it is never lost
+silently.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class KeepFraction:
 
 @dataclass(frozen=True)
 class RemoveSpans:
-    """Takes spans (`[start, end, score]`) out of the text, after all other filters have seen it whole."""
+    """Removes spans (`[start, end, score]`) from the text, after all other filters have seen it whole."""
 
     attributes_path: str | InputName
     attribute: str
@@ -72,7 +72,7 @@ class RemoveSpans:
 
 @dataclass(frozen=True)
 class Condition:
-    """Keeps documents that fulfil an expression, such as `len(text) > 200 and source != "mail"`."""
+    """Keeps documents that satisfy an expression, such as `len(text) > 200 and source != "mail"`."""
 
     expression: str
 
@@ -196,7 +196,7 @@ type _Attributes = dict[str, dict[str, Any]]
 """Folder -> the attributes there of one document."""
 
 type _Judge = Callable[[Record, _Attributes, list[tuple[int, int]]], str | None]
-"""Says why a document is dropped, if it is; adds spans that are to be taken out."""
+"""Says why a document is dropped, if it is; adds spans to remove."""
 
 
 def _judge_of(one: Filter) -> _Judge:

@@ -9,7 +9,7 @@
 | `question_answer` | `question`, `answer` (text or a list of which the first counts); optional `context` | document |
 
 A record that does not have the shape, or whose result breaks the schema, is rejected with the reason. A record without
-an id gets one from a hash of its contents, so that it is the same wherever the record stands. `source` and `metadata`
+an id gets one from a hash of its contents, so that it is the same wherever the record is. `source` and `metadata`
 are kept; so are all other fields, in `metadata`.
 """
 
@@ -47,7 +47,7 @@ class ConvertConfig:
     input_path: str | InputName
     shape: Shape
     source: str = ""
-    """Of records that name none."""
+    """The source of records that name none."""
 
     damaged_shards: DamagedShards = "fail"
     output_format: str = ".jsonl.zst"
@@ -183,4 +183,4 @@ _SHAPES: dict[str, tuple[Callable[[Record], Record], tuple[str, ...], Fault]] = 
     "pairs": (_from_pair, ("prompt", "chosen", "rejected"), preference_fault),
     "question_answer": (_from_question, ("question", "answer", "context"), document_fault),
 }
-"""Shape -> how a record is changed, the fields that are used up by it, and the schema of the result."""
+"""Shape -> how a record is converted, the fields that this uses, and the schema of the result."""

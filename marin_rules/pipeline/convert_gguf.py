@@ -2,8 +2,8 @@
 
     <output>/config.json, model.safetensors, tokenizer.json, tokenizer_config.json
 
-Weights become float32, whatever they were quantized to: the model is the one in the file, which is a little worse than
-the one that it was made of. Llama models with a byte-level BPE tokenizer are understood; others are refused by name.
+Weights become float32, whatever they were quantized to: the model is the one in the file, which is slightly worse than
+the original. Llama models with a byte-level BPE tokenizer are supported; others are refused by name.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ConvertGgufConfig:
 
 
 def convert_gguf(config: ConvertGgufConfig) -> dict[str, int]:
-    """Write the folder; gives the numbers of tensors and of parameters."""
+    """Write the folder; returns the numbers of tensors and of parameters."""
     from gguf import GGUFReader
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -131,7 +131,7 @@ def _rotary_halves(weight: Array, heads: int) -> Array:
 def _write_weights(tensors: Mapping[str, Array], output: str, scratch: str) -> None:
     from safetensors.numpy import save_file
 
-    # Beside its place, for on a disk it is moved there by renaming it.
+    # Beside its final place, because on a disk it is moved there by renaming it.
     folder = scratch if is_url(output) else output
     os.makedirs(folder, exist_ok=True)
     part = os.path.join(folder, ".model.safetensors.part")

@@ -1,6 +1,6 @@
-"""How much there is of a corpus: documents, characters, bytes and words, in all and by source.
+"""The size of a corpus: documents, characters, bytes and words, in total and by source.
 
-With a tokenizer also tokens, at any stage of a corpus: what `tokenize` would make of it, but for the tokens that mark
+With a tokenizer also tokens, at any stage of a corpus: what `tokenize` would make of it, except the tokens that mark
 where a document begins and ends. With what a filter left out of the same documents, also how much that was, by reason.
 """
 
@@ -23,7 +23,7 @@ from marin_rules.pipeline.core.tokenizer_files import local_tokenizer
 
 @dataclass(frozen=True)
 class CountConfig:
-    """What is below `input_path`; `summary.json` has it as `tallies`."""
+    """What is below `input_path`; `summary.json` has the counts as `tallies`."""
 
     input_path: str | InputName
     tokenizer: str | InputName | None = None

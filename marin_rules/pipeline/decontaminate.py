@@ -1,4 +1,4 @@
-"""How much of the evaluation sets stands in the documents of a corpus, as attributes.
+"""How much of the evaluation sets occurs in the documents of a corpus, as attributes.
 
 An item of an evaluation set is found in a document by the n-grams of words that they share (lower case, without
 punctuation). The attribute `contamination` has a score for each set: the largest share of one item's n-grams that the
@@ -36,7 +36,7 @@ class DecontaminateConfig:
     """Name -> folder with shards of documents, one for each item. They are held in memory."""
 
     ngram: int = 13
-    """Words. Shorter ones find more, also by chance."""
+    """Words. Shorter ones find more, including chance matches."""
 
     shards: ShardSettings = field(default_factory=ShardSettings)
     output_path: str = THIS_OUTPUT_PATH

@@ -1,7 +1,7 @@
 """Duplicates among all documents of a corpus, as attributes: the same id, the same text, nearly the same text, and
-paragraphs that are there before.
+repeated paragraphs.
 
-Three steps, for only the middle one has to see everything at once:
+Three steps, because only the middle one has to see everything at once:
 
 1. `fingerprint` (over tasks): digests and signatures of each shard's documents.
 2. `find_duplicates` (one process; about 100 bytes of memory a document, and 512 of temporary files): who is whose
@@ -9,7 +9,7 @@ Three steps, for only the middle one has to see everything at once:
 3. `mark_duplicates` (over tasks): the attributes of each shard's documents.
 
 The attribute `duplicate` has a score of 1 or 0 for each of the labels `id`, `text` and `near`; `duplicate_paragraphs`
-has the spans of paragraphs that are repeated. `consolidate` takes them out. What is marked does not depend on how the
+has the spans of paragraphs that are repeated. `consolidate` removes them. What is marked does not depend on how the
 documents are divided into shards or tasks.
 """
 
@@ -53,7 +53,7 @@ class FingerprintConfig:
 
     input_path: str | InputName
     shingles: ShingleSettings | None = field(default_factory=ShingleSettings)
-    """None if near-duplicates are not looked for."""
+    """None: do not look for near-duplicates."""
 
     shortest_paragraph: int | None = None
     """Characters of a line that counts as a paragraph; None if repeated paragraphs are not looked for."""
@@ -191,8 +191,8 @@ def _repeated_paragraphs(
     rank: numpy.ndarray[Any, Any],
     verdicts: numpy.ndarray[Any, Any],
 ) -> tuple[numpy.ndarray[Any, Any], int]:
-    """Document and place of paragraphs of kept documents that stand in one of lower rank, or before in the same; and
-    how many paragraphs kept documents have."""
+    """Document and place of paragraphs of kept documents that also occur in one of lower rank, or earlier in the same;
+    and how many paragraphs kept documents have."""
     import numpy
 
     kept = verdicts[owners[:, 0]] == KEPT

@@ -1,8 +1,8 @@
 """Text or Markdown from HTML pages: WARC files or shards with a field of HTML in, documents out.
 
 A page without text, or one on which the library fails, is rejected; there are no documents without text. WARC records
-that are no pages (requests, redirects, images) are dropped and counted. Pages of a known kind can be cleaned first
-(`cleaners/`): the library then makes text of what is left.
+that are not pages (requests, redirects, images) are dropped and counted. Pages of a known kind can be cleaned first
+(`cleaners/`): the library then extracts text from what is left.
 
 | library | text | Markdown | ms a page, about |
 |---|---|---|---|
@@ -51,7 +51,7 @@ class ExtractConfig:
     The other libraries do so in any case."""
 
     cleaner: Cleaner | None = None
-    """Takes out of pages of its kind what is no text."""
+    """Removes from pages of its kind what is not text."""
 
     largest_page: int = 4_000_000
     """Characters. A longer page is rejected: resiliparse takes minutes for one of 8 million that is one long list of
@@ -134,7 +134,7 @@ def _text_of(record: Record, number: int, account: Account, config: ExtractConfi
     except Unwanted as unwanted:
         account.drop(str(unwanted))
         return None
-    except Exception as error:  # Of a library that meets what nobody has thought of: the page's fault, not the step's.
+    except Exception as error:  # A library met something unforeseen: the page's fault, not the step's.
         account.reject(number, "the library failed", id=id, detail=f"{type(error).__name__}: {error}", content=html)
         return None
     if not text or text.isspace():
@@ -165,7 +165,7 @@ def _extractor(config: ExtractConfig) -> _ToText:
     if library == "html-to-markdown" and markdown:
         import html_to_markdown
 
-        options = html_to_markdown.ConversionOptions(extract_metadata=False)  # Else each text begins with YAML.
+        options = html_to_markdown.ConversionOptions(extract_metadata=False)  # Otherwise each text begins with YAML.
 
         def by_html_to_markdown(page: str | HTMLTree) -> str:
             return html_to_markdown.convert(str(page), options).content or ""

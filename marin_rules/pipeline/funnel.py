@@ -1,15 +1,15 @@
-"""The way of the documents through the stages of a corpus, as a picture and a table: in, out, and why not.
+"""How documents pass through the stages of a corpus, as a chart and a table: in, out, and left out for which reason.
 
     funnel.json           each stage with its counts
     report/funnel.svg     documents and tokens that each stage passed on and left out, by reason
     report/funnel.csv     the same as a table
 
-Each stage has to begin with as many documents as the one before passed on: a difference is an error, because then
-documents were lost between two stages, or the stages are not those of one corpus. Only a stage that `joins` may begin
-with more, which come from other sources.
+Each stage has to begin with as many documents as the one before passed on: a difference is an error, because it means
+that documents were lost between two stages, or that the stages do not belong to one corpus. Only a stage that `joins`
+may begin with more, which come from other sources.
 
-Tokens are known of a stage over whose documents `count` was run with a tokenizer; of what the next stage left out, if
-`count` was also given that one (`filtered_path`).
+Tokens are known for a stage over whose documents `count` was run with a tokenizer; and for what the next stage left
+out, if `count` was also given that stage (`filtered_path`).
 """
 
 from __future__ import annotations

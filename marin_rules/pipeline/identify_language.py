@@ -24,7 +24,7 @@ from marin_rules.pipeline.core.records import Record
 from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, map_shards
 
 _DIGEST = "8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"
-"""SHA-256 of the model: another one would be another result."""
+"""SHA-256 of the model: a different one would give a different result."""
 
 _KNOWN = {
     "en": "Call me Ishmael, some years ago, never mind how long precisely.",

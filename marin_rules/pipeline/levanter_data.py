@@ -1,7 +1,7 @@
 """What Levanter trains from: its data config for the output of `tokenize` or of `mixture`.
 
-Caches are only read (`auto_build_caches=False`): a cache that is not there is an error, not something to build during
-training. Imported in the environment of a training step; it needs Levanter.
+Caches are only read (`auto_build_caches=False`): a missing cache is an error, not something to build during training.
+Imported in the environment of a training step; it needs Levanter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from levanter.data.text.datasets import DatasetComponent, LmDataConfig
 
 _WRITTEN_OUT = "{% for message in messages %}{% generation %}{{ message['content'] }}{% endgeneration %}{% endfor %}"
-"""Levanter reads caches with masks as chats, and asks for a template even if nothing is written out any more."""
+"""Levanter reads caches with masks as chats, and requires a template even though it is no longer used."""
 
 
 def levanter_data_config(path: str, **settings: Any) -> LmDataConfig:

@@ -45,7 +45,7 @@ class MakeTasksConfig:
 
     input_path: str | InputName
     items: int = 200
-    """At most so many of a task."""
+    """At most this many of a task."""
 
     seed: int = 0
     output_path: str = THIS_OUTPUT_PATH
@@ -74,7 +74,7 @@ def make_tasks(config: MakeTasksConfig) -> dict[str, int]:
 
 
 def check_tasks(config: MakeTasksConfig) -> None:
-    """Refuse tasks that could say nothing."""
+    """Refuse tasks that could not show anything."""
     if config.items < _LEAST_ITEMS:
         raise DataError(f"{config.items} items of a task say nothing about a model: use at least {_LEAST_ITEMS}")
 
@@ -91,7 +91,7 @@ def chosen_sentences(config: MakeTasksConfig) -> list[str]:
 
 
 def word_order(sentences: Sequence[str], most: int, seed: int) -> Iterator[dict[str, Any]]:
-    """A sentence, and the same words in another order; which of the two is first is drawn by lot."""
+    """A sentence, and the same words in another order; which of the two comes first is random."""
     for number, sentence in enumerate(sentences[:most]):
         random = Random(f"{seed} {number} {sentence}")
         words = sentence.split()

@@ -4,8 +4,8 @@
     <output>/report/mixture.csv   the same as a table; mixture.svg as a figure, if there is something to weigh
 
 Weights are relative; `mixture.json` has them with a sum of 1. A component of weight 0 in all stages serves validation
-alone. All components have the same tokenizer: where two steps name different ones that is refused when the experiment
-is planned, and else by the digests in `tokens.json` when the step runs.
+alone. All components have the same tokenizer: two steps that name different ones are refused when the experiment is
+planned, others by the digests in `tokens.json` when the step runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SimulatedEpoching:
 
 @dataclass(frozen=True)
 class MixtureConfig:
-    """Components with their weights; made by `lm_mixture_data_config` and its like, which check them."""
+    """Components with their weights; made by `lm_mixture_data_config` and related functions, which check them."""
 
     components: Mapping[str, str | InputName]
     """Outputs of `tokenize`, by name."""
@@ -145,7 +145,7 @@ def with_validation_sets(config: MixtureConfig, sets: Mapping[str, Component]) -
 
 
 def interpolate_mixture_configs(configs: Sequence[MixtureConfig], weights: Sequence[float]) -> MixtureConfig:
-    """One mixture of several: `weights` says how much of each. What is no weight is as in the first."""
+    """One mixture of several: `weights` says how much of each. Everything but the weights is as in the first."""
     if len(configs) != len(weights) or not configs:
         raise DataError(
             f"{len(configs)} mixtures cannot be interpolated with {len(weights)} weights: give one for each"
@@ -179,7 +179,7 @@ def interpolate_mixture_configs(configs: Sequence[MixtureConfig], weights: Seque
 
 
 def check_mixture(config: MixtureConfig) -> None:
-    """Refuse, by name, what no training could make sense of."""
+    """Refuse, by name, what makes no sense for any training."""
     if not config.components:
         raise DataError("a mixture needs components")
     starts = [stage.start_step for stage in config.stages]
@@ -228,7 +228,7 @@ def _refuse_unseen(stage: MixtureStage, block_size: int) -> None:
 
 def _refuse_tokenizers(components: Mapping[str, Component]) -> None:
     """Steps whose configs name different steps, or different tokenizers of the hub. Two folders can hold the same one:
-    of those only the step itself can tell."""
+    only the step itself can tell."""
     known: dict[type, tuple[str, str | InputName]] = {}
     for name, component in components.items():
         step = component.step if isinstance(component, InputName) else component
@@ -321,7 +321,8 @@ def contributions(config: MixtureConfig, sizes: Mapping[str, int]) -> dict[str, 
     of a block, and with `train_tokens` its tokens and epochs."""
     starts = [stage.start_step for stage in config.stages]
     ends = [*starts[1:], config.train_steps or starts[-1] + 1]
-    # Without the number of steps nobody knows how long the last of several stages lasts: shares are then those of it.
+    # Without the number of steps it is unknown how long the last of several stages lasts: shares are then those of that
+    # stage.
     lengths = [end - start for start, end in zip(starts, ends, strict=True)]
     if config.train_steps is None:
         lengths = [*[0] * (len(starts) - 1), 1]

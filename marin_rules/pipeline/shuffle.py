@@ -7,7 +7,7 @@ and nothing has to hold it as a whole:
    an index of where the pieces of each output shard are.
 2. `gather` (over tasks) reads the pieces of an output shard from all files, and sorts them.
 
-`scatter` holds up to 64 MB of documents, `gather` one output shard: choose so many that one fits into memory.
+`scatter` holds up to 64 MB of documents, `gather` one output shard: choose enough shards that one fits into memory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _HEAD = struct.Struct(f"<{DIGEST_BYTES}sI")
 """Before each document: its place in the order, and its length."""
 
 _ORDER = "order"
-"""Makes these hashes others than those by which `sample` chooses: of a sample with the same seed, which are the lowest,
-all documents would fall to the first shards."""
+"""Makes these hashes differ from those by which `sample` chooses: otherwise all documents of a sample with the same
+seed, which have the lowest hashes, would go to the first shards."""
 
 _INDEX = ".index.json"
 _PIECES = ".pieces"

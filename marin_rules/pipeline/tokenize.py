@@ -8,7 +8,7 @@
     <output>/report/tokens.csv
 
 and `counts/`, `rejects/` and `summary.json` as all stages write them. The tokens are those that Levanter itself would
-make: a begin token, the tokens of the text and of a space, and an end token, as far as the tokenizer has them.
+make: a begin token, the tokens of the text and of a space, and an end token, if the tokenizer has them.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ class TokenizeConfig:
     format: DatasetFormat = field(default_factory=TextDatasetFormat)
 
     sample_count: int | None = None
-    """Take the first so many records of each shard. None: all."""
+    """Take only this many records, the first, of each shard. None: all."""
 
     special_tokens: SpecialTokens = "as_tokens"
-    """What becomes of `<|eos|>` that stands in a text: the token of that name, as Levanter and Hugging Face have it, or
+    """How to treat `<|eos|>` in a text: the token of that name, as Levanter and Hugging Face have it, or
     the characters (not for chats, whose templates write such tokens). `tokens.json` counts them in the first case."""
 
     allow_test_in_train: bool = False
-    """Take training paths that look like test or validation data."""
+    """Accept training paths that look like test or validation data."""
 
     shards: ShardSettings = field(default_factory=ShardSettings)
     output_path: str = THIS_OUTPUT_PATH
@@ -169,7 +169,7 @@ def _shards(config: TokenizeConfig) -> list[Shard]:
 
 
 def _refuse_held_out(path: str, shards: Sequence[Shard], output_path: str) -> None:
-    """Names below the folder that input and output have in common: what stands above says nothing about the data."""
+    """Names below the folder that input and output have in common: what is above them says nothing about the data."""
     theirs, ours = path.split("/"), output_path.split("/")
     common = next((place for place, (a, b) in enumerate(zip(theirs, ours, strict=False)) if a != b), len(theirs) - 1)
     below = "/".join(theirs[common:])
@@ -344,7 +344,7 @@ def _tally(account: Account, record: Record, tokens: Tokens, format: DatasetForm
 
 
 def _claim(config: TokenizeConfig, folder: TokenizerFolder) -> None:
-    """Say whose place this is, before anything is written; refuse it if it is another's."""
+    """Record whose place this is, before anything is written; refuse it if it is another's."""
     identity = {
         "tokenizer": folder.sha256,
         "format": _FORMAT_NAMES[type(config.format)],

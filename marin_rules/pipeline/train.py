@@ -6,7 +6,7 @@
     <output>/training.json         written last: steps, tokens, losses, baselines, speed, device, model, data
     <output>/report/               loss curve and baselines
 
-Steps are counted from 0, as Levanter does: a run of 400 steps ends with `step-399`. A run that is killed goes on from
+Steps are counted from 0, as Levanter does: a run of 400 steps ends with `step-399`. A run that is killed resumes from
 its last whole checkpoint, and has the losses that it would have had. Training on conversations (SFT) is this step on
 tokens of the format `chat`, where only answers are learned.
 """
@@ -46,7 +46,7 @@ from marin_rules.pipeline.training.token_rows import held_out, training_sample
 
 
 def train(config: TrainConfig) -> dict[str, Any] | None:
-    """Train, or go on training. Gives what `training.json` holds; None in all processes but the first."""
+    """Train, or resume training. Returns what `training.json` holds; None in all processes but the first."""
     check_initialization(config.model, config.initialize_from_hf, config.initialize_from_checkpoint_path)
     given = config.hyperparameters
     data = read_data(str(config.data_path))

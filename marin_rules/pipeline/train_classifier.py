@@ -1,15 +1,15 @@
-"""A fastText classifier from labelled documents, with what it is worth on documents that it has not seen.
+"""A fastText classifier from labelled documents, evaluated on documents that it has not seen.
 
     model.bin                the model
     metrics.json             settings, counts, and held-out metrics: accuracy, precision, recall, AUC, calibration
-    summary.json             what became of every document that was read
+    summary.json what happened to every document that was read
     rejects/documents.jsonl  bad records; only if there are any
     report/calibration.*     scores against the share of documents that have the label: a table and a figure
 
 Which documents are taken, on which side they fall and in which order they are trained on depends on their ids, their
-texts and the seed alone, not on shards. Equal texts are on the same side, so that none is tested that was trained on;
-texts that are nearly equal can be on both, so remove duplicates first. With one thread, the default, the same documents
-make the same model, byte for byte.
+texts and the seed alone, not on shards. Equal texts are on the same side, so that no text is both trained on and
+tested; texts that are nearly equal can be on both, so remove duplicates first. With one thread, the default, the same
+documents make the same model, byte for byte.
 
 Takes the disk space of the sampled texts twice, and about 300 bytes of memory a document.
 """
@@ -76,7 +76,7 @@ class TrainClassifierConfig:
 
 
 def train_classifier(config: TrainClassifierConfig) -> dict[str, Any]:
-    """Write the model and what it is worth; returns the metrics."""
+    """Write the model and its evaluation; returns the metrics."""
     arguments = _checked(config)
     with tempfile.TemporaryDirectory() as folder:
         with _Examples(folder, config) as examples:

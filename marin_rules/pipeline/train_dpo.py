@@ -1,5 +1,5 @@
-"""Direct preference optimization (DPO): a model learns to prefer the chosen of two answers, without leaving the model
-that it began as too far.
+"""Direct preference optimization (DPO): a model learns to prefer the chosen of two answers, without moving too far from
+the model that it started from.
 
 Its output is that of `marin_rules.pipeline.train`, with `preferences/` as the cache of the pairs. Levanter's
 `train_dpo` does the work. A pair longer than the model's sequences stops the run, by Levanter's decision.
@@ -26,7 +26,7 @@ from marin_rules.pipeline.training.run import prepare_environment, run
 
 
 def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
-    """Train, or go on training. Gives what `training.json` holds; None in all processes but the first."""
+    """Train, or resume training. Returns what `training.json` holds; None in all processes but the first."""
     folder, given = model_folder(str(config.initialize_from_hf)), config.hyperparameters
     check_preferences(config.beta, config.validation_fraction, given.z_loss_weight, given.ema_beta)
     model, vocabulary = read_hugging_face(folder)

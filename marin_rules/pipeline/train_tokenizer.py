@@ -53,10 +53,10 @@ class TrainTokenizerConfig:
     """How often a pair must occur to be merged."""
 
     sample_documents: int | None = None
-    """Train on so many documents, chosen by chance, which are held in memory. None: on all."""
+    """Train on this many documents, chosen at random, which are held in memory. None: on all."""
 
     held_out_documents: int = 200
-    """Documents that it is not trained on, but judged by; at most a tenth of all."""
+    """Documents that it is evaluated on and not trained on; at most a tenth of all."""
 
     seed: int = 0
     shards: ShardSettings = field(default_factory=ShardSettings)

@@ -1,7 +1,7 @@
 """Papers of arXiv as LaTeXML renders them, such as ar5iv's pages.
 
 A record is `{"id", "html"}`. Authors, dates, footnotes, the bibliography, figures, tables, numbers of equations and
-LaTeXML's own notes are taken out; formulas become TeX, each displayed line of them a line of its own.
+LaTeXML's own notes are removed; formulas become TeX, each displayed line on a line of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the cleaners share: parsing, taking elements out, formulas as TeX.
+"""What the cleaners share: parsing, removing elements, formulas as TeX.
 
-Elements are unlinked and never destroyed: of nested ones that are both to go, the inner one would be freed twice.
+Elements are unlinked and never destroyed: if two nested ones are removed, the inner one would be freed twice.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def put_title(tree: HTMLTree, title: object) -> None:
 
 
 def formulas_to_tex(tree: HTMLTree) -> None:
-    """Each MathML formula becomes `$...$`, or `$$...$$` if it stands by itself; one without TeX is left as it is."""
+    """Each MathML formula becomes `$...$`, or `$$...$$` if it stands alone; one without TeX is left unchanged."""
     for formula in list(tree.body.query_selector_all("math[alttext]")):
         formula.parent.replace_child(tree.create_text_node(tex_of(formula)), formula)
 

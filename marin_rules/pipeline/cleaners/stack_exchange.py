@@ -2,7 +2,7 @@
 
 A record is `{"id", "title", "html", "tags", "score", "answers": [{"id", "html", "score", "accepted"}]}`, where `html`
 is the body of the question. The page is the title, the question, and the answers, under a heading each. The answers are
-no field of the document any more.
+no longer a field of the document.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StackExchangeCleaner:
     """Of those that are left, the first."""
 
     needs_answer: bool = True
-    """Whether threads of which no answer is left are left out."""
+    """Whether threads without a remaining answer are left out."""
 
     used_fields: ClassVar[Sequence[str]] = ("answers",)
 
@@ -78,7 +78,7 @@ def _is_answer(answer: object) -> bool:
 
 
 def _body(post: str) -> str:
-    """A post by itself, whole: one that leaves an element open shall not swallow the next."""
+    """A single complete post: one that leaves an element open must not swallow the next."""
     tree = parsed(f"<div>{post}</div>")
     remove_matching(tree, _SURROUNDINGS)
     return "".join(node.html for node in tree.body.child_nodes)

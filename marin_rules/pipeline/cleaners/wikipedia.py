@@ -1,7 +1,7 @@
 """Articles of Wikipedia as MediaWiki renders them (Enterprise dumps, REST API, or the pages themselves).
 
 A record is `{"id", "title", "url", "html"}`. References, infoboxes, boxes of navigation and maintenance, edit links,
-figures and the sections that only list links or literature are taken out; formulas become TeX; the title becomes the
+figures and the sections that only list links or literature are removed; formulas become TeX; the title becomes the
 first line.
 """
 
@@ -34,10 +34,10 @@ class WikipediaCleaner:
         *("See also", "References", "Notes", "Footnotes", "Citations", "Sources", "Bibliography"),
         *("Further reading", "External links"),
     )
-    """Headings of sections that are left out with all below them, in any case of letters."""
+    """Headings of sections that are left out with everything below them; case is ignored."""
 
     keep_tables: bool = False
-    """Text has no columns, so that cells run into each other; Markdown has."""
+    """Text has no columns, so cells run into each other; Markdown does."""
 
     used_fields: ClassVar[Sequence[str]] = ()
 

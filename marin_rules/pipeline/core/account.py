@@ -1,6 +1,6 @@
 """The account of one shard: what was read is what was written, rejected or dropped, or the shard has failed.
 
-*Rejected* is bad input: each one is a line in `rejects/`, with where it stood and why. *Dropped* is a decision of the
+*Rejected* is bad input: each one is a line in `rejects/`, with its place and the reason. *Dropped* is a decision of the
 stage about a good record, counted by reason; a stage that gives ids also lists them in `dropped/`. Reasons are few and
 fixed; what is particular is the detail of a reject.
 """
@@ -46,7 +46,7 @@ class Account:
         self._write_reject({**row, "beginning": content[:_BEGINNING]})
 
     def drop(self, reason: str, id: str | None = None) -> None:
-        """A good record is left out. With its id it can be asked for later which ones were, and why."""
+        """A good record is left out. With its id it can later be found out which ones were, and why."""
         self.dropped[reason] += 1
         if id is not None and self._write_drop is not None:
             self._write_drop(id, reason)

@@ -1,7 +1,7 @@
 """The attributes of a shard's documents, found by id.
 
-The stages write them in the order of the documents, so that one is held at a time; in another order they are found too,
-at the cost of memory.
+The stages write them in the order of the documents, so that one is held at a time; in another order they are also
+found, at the cost of memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AttributeFile:
         return None
 
     def close(self) -> None:
-        """Nothing may be left: attributes of documents that are not there show that something was mixed up."""
+        """Nothing may be left: attributes of missing documents show that something was mixed up."""
         for row in self._rows:
             self._ahead[row.record["id"]] = row.record["attributes"]
         if self._account.rejected:

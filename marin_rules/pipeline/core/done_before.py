@@ -1,8 +1,8 @@
-"""What a stage remembers of its work counts until the step is begun anew. Whoever runs a finished step again, or
-forces a half-finished one, because its input or its code is another by now, means all of it.
+"""What a stage remembers of its work is valid until the step is started over. Running a finished step again, or forcing
+a half-finished one, because its input or its code has changed, means doing all of it.
 
-The worker that begins a step anew says so in `.executor_again`. Each task forgets its share once for each such note, so
-that an attempt after a kill goes on where the one before it ended.
+The worker that starts a step over says so in `.executor_again`. Each task forgets its share once for each such note, so
+that an attempt after a kill continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _FORGOTTEN = ".done_before"
 def forget_if_done_before(
     output_path: str, remembered: Iterable[str], folders: Iterable[str] = (), *, only_if_finished: bool = False
 ) -> None:
-    """Remove the files and folders by which this task would know that its work is done, if the step begins anew.
+    """Remove the files and folders that tell this task that its work is done, if the step starts over.
 
-    With `only_if_finished`, a step that was forced half-way keeps what it has since it was last begun anew after it was
-    done.
+    With `only_if_finished`, a step that was forced half-way keeps what it has made since it was last started over after
+    being done.
     """
     again = read_json(join(output_path, _AGAIN))
     id = again.get("after_done" if only_if_finished else "id") if isinstance(again, dict) else None

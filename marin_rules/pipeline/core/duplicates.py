@@ -1,6 +1,6 @@
 """Which of many documents are duplicates: pure functions of their fingerprints.
 
-Decided in this order, each among what the ones before have left: the same id, the same text, nearly the same text. Of
+Decided in this order, each among what the previous ones have left: the same id, the same text, nearly the same text. Of
 each group the document with the lowest rank is kept.
 
 Near-duplicates are found by locality-sensitive hashing: of the documents whose signatures agree in a whole band, each
@@ -45,7 +45,7 @@ def decide_near(verdicts: Array, signatures: SignatureBands, rank: Array, thresh
 
 
 def ranks(ids: Array, texts: Array) -> Array:
-    """The order in which documents are preferred: by what they are, not by where they stand."""
+    """The order in which documents are preferred: by what they are, not by where they are."""
     import numpy
 
     order = numpy.lexsort((texts[:, 1], texts[:, 0], ids[:, 1], ids[:, 0]))
@@ -55,7 +55,7 @@ def ranks(ids: Array, texts: Array) -> Array:
 
 
 def repeated(digests: Array, rank: Array) -> Array:
-    """Which digests are there before, at a lower rank."""
+    """Which digests occur earlier, at a lower rank."""
     import numpy
 
     order = numpy.lexsort((rank, digests[:, 1], digests[:, 0]))

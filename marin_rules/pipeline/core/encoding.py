@@ -1,4 +1,4 @@
-"""Texts to tokens, by a Hugging Face tokenizer alone: no framework is imported for it.
+"""Texts to tokens, with only a Hugging Face tokenizer: no framework is imported for it.
 
 Long texts are encoded in pieces, so that memory stays bounded. A run of 25,000 characters without white space, or of
 white space alone, is cut, as Levanter does: byte-pair encoding takes quadratic time on such runs. Other texts are
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     type Tokens = numpy.ndarray[Any, numpy.dtype[numpy.int32]]
 
 BATCH_CHARACTERS = 1 << 19
-"""About as many are encoded at a time. An encoding takes some hundred bytes a token until its ids are taken out."""
+"""Roughly this many are encoded at a time. An encoding takes about a hundred bytes a token until its ids are
+extracted."""
 
 _LONGEST_RUN = 25_000
 _PIECE = 1 << 17

@@ -1,4 +1,4 @@
-"""What is wrong with data, said with the file's name."""
+"""Errors in data, with the file's name."""
 
 from __future__ import annotations
 

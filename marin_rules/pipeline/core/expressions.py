@@ -1,7 +1,7 @@
 """Conditions on records, written as Python expressions: `len(text) > 200 and metadata["language"] == "en"`.
 
 Names are the fields of the record (None if it has no such field). Only comparisons, `and`, `or`, `not`, `in`,
-arithmetic, subscripts, constants and `len(...)` are understood; everything else is refused when the step starts.
+arithmetic, subscripts, constants and `len(...)` are supported; everything else is refused when the step starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ConditionFailed(Exception):
 
 
 def compile_condition(expression: str) -> Callable[[Record], bool]:
-    """A function that says whether a record fulfils the expression."""
+    """A function that says whether a record satisfies the expression."""
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except SyntaxError as error:

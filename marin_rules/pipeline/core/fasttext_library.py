@@ -1,4 +1,4 @@
-"""fastText, whichever package provides it, and no prediction that does not add up.
+"""fastText, whichever package provides it, with every prediction checked.
 
 Several packages install a module named `fasttext`: `fasttext` and `fasttext-wheel` train and predict, and
 `fasttext-predict` only predicts. With numpy 2, `predict` of the first two raises for one text, and for a list some
@@ -51,8 +51,8 @@ class FasttextModel:
         self._path = path
 
     def probabilities(self, text: str) -> dict[str, float]:
-        """Of all labels, the best one first; empty for a text of which the model knows neither a word nor the end. That
-        end is a word to every model that fastText has trained."""
+        """The scores of all labels, the best first; empty for a text in which the model knows neither a word nor the
+        end. Every model that fastText has trained knows that end as a word."""
         found = self.best(text, -1)
         total = sum(found.values())
         if found and abs(total - 1) > _TOLERANCE + 2 * _ADDED * len(found):

@@ -35,7 +35,7 @@ def join(folder: str, *names: str) -> str:
 
 
 def open_to_read(path: str) -> IO[bytes]:
-    """Something else than a file is refused by name: a named pipe would keep whoever opens it waiting for ever."""
+    """Anything other than a file is refused by name: opening a named pipe would wait forever."""
     if not is_url(path):
         return open(path, "rb", opener=_open_regular)
     import fsspec
@@ -95,7 +95,7 @@ def sizes_below(folder: str, *, is_data: bool = False) -> dict[str, int]:
     """The files below a folder, by their relative names; without hidden ones, nor any in hidden folders.
 
     A name that is not UTF-8 is refused: no file of ours could say it. Links to folders are not followed. Below a folder
-    of data they are refused, for what is behind one would be missing unnoticed.
+    of data they are refused, because their contents would be missing unnoticed.
     """
     found = {}
     if is_url(folder):
@@ -132,9 +132,7 @@ def is_unicode(text: str) -> bool:
 
 
 def remove_folder(folder: str) -> None:
-    """With all that is in it, if it is there. Of a link to a folder only the link: what is elsewhere may be somebody
-    else's.
-    """
+    """With all its contents, if it exists. For a link to a folder only the link: its target may be somebody else's."""
     if not is_url(folder):
         if os.path.islink(folder):
             os.unlink(folder)
@@ -174,7 +172,7 @@ def size_of(path: str) -> int | None:
 
 @contextlib.contextmanager
 def into_place(path: str) -> Iterator[IO[bytes]]:
-    """A file to write, which stands at `path` once the block has ended well."""
+    """A file to write, which appears at `path` once the block has succeeded."""
     if is_url(path):
         with tempfile.TemporaryDirectory() as folder:
             part = os.path.join(folder, "part")
@@ -184,7 +182,7 @@ def into_place(path: str) -> Iterator[IO[bytes]]:
         return
     folder, name = os.path.split(path)
     os.makedirs(folder or ".", exist_ok=True)
-    # Of an attempt that was killed. If its process is still at it, its rename fails, which harms nobody.
+    # From an attempt that was killed. If its process is still running, its rename fails, which does no harm.
     mark = "[0-9a-f]" * 2 * _MARK  # A `*` would also fit the unfinished `.a.jsonl.gz` of somebody else.
     for left in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.{mark}{_PART}")):
         with contextlib.suppress(FileNotFoundError):
@@ -215,8 +213,8 @@ def put_into_place(part: str, path: str) -> None:
 
 
 def sync(path: str) -> None:
-    """Have a local file, or the names in a folder, on the disk: they outlive a machine that goes down. What a store has
-    taken does in any case."""
+    """Flush a local file, or the names in a folder, to disk, so that they survive a machine that goes down. What a
+    store has accepted survives anyway."""
     if is_url(path):
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -233,7 +231,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> Any:
-    """None if there is no such file, or no JSON in it: whoever wrote it writes it again."""
+    """None if there is no such file, or no JSON in it: its writer will write it again."""
     try:
         with open_to_read(path) as file:
             return json.load(file)

@@ -1,4 +1,4 @@
-"""What is remembered of a document to find its duplicates: digests of its id and text, and a MinHash signature.
+"""What is kept of a document to find its duplicates: digests of its id and text, and a MinHash signature.
 
 All of it is a function of the document alone. So is its rank, by which one of several equal documents is kept:
 neither the number nor the order of shards can change which.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 16
 _MOST_WORDS = 1 << 20
-"""Whose hashes are remembered. A few tens of megabytes; then it starts over."""
+"""Words whose hashes are cached. A few tens of megabytes; then it starts over."""
 
 _FACTOR = 0x9E3779B97F4A7C15
 """Odd, so that multiplication modulo 2^64 loses nothing; else without meaning (2^64 divided by the golden ratio)."""
@@ -123,7 +123,7 @@ def digest(text: str) -> bytes:
 
 
 class DocumentsDigest:
-    """Of documents in their order, by which it is noticed that they have changed."""
+    """A digest of documents in order, which reveals that they have changed."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)

@@ -1,4 +1,4 @@
-"""Requests that are worth repeating, and how long to wait before: what downloads and crawls have in common.
+"""Which requests are worth repeating, and how long to wait first: what downloads and crawls have in common.
 
 No message made here holds a secret: of a URL it shows neither query nor user, of an error its kind alone, because the
 texts of HTTP libraries quote signed addresses.
@@ -23,7 +23,7 @@ LONGEST_WAIT = 900.0
 
 
 class Transient(Exception):
-    """A failure that another attempt may not have; with the seconds that the server asks to wait, if it does."""
+    """A failure that may not recur; with the seconds that the server asks to wait, if it does."""
 
     def __init__(self, why: str, wait: float | None = None) -> None:
         super().__init__(why)
@@ -77,8 +77,8 @@ def seconds_asked_for(headers: Mapping[str, str]) -> float | None:
 
 
 def seconds_to_wait(failures: int, first: float, asked: float | None) -> float:
-    """As the server asks, or twice as long after each failure; up to half as much again, so that many do not return at
-    the same moment."""
+    """As the server asks, or twice as long after each failure; plus up to half as much, so that many clients do not
+    return at the same moment."""
     if asked is not None:
         return asked
     backed_off: float = min(first * 2 ** (failures - 1), LONGEST_WAIT)
@@ -86,7 +86,7 @@ def seconds_to_wait(failures: int, first: float, asked: float | None) -> float:
 
 
 def new_session(connections: int) -> Any:
-    """Connections that are kept open, with the proxies and certificates that the machine is set up with."""
+    """Connections that are kept open, with the proxies and certificates configured on the machine."""
     import requests
     from requests.adapters import HTTPAdapter
 

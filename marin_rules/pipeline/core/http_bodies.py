@@ -1,8 +1,8 @@
 """The body of a stored HTTP response, as its sender meant it: out of its chunks, and decompressed.
 
-Not every archive keeps a body as it was sent, but most keep its headers: a body that does not begin as they say is
-taken as it is. One that begins so and breaks off, or is encoded in a way that nobody here knows, is bad. What comes out
-is limited, since a few bytes can swell to any number.
+Not every archive keeps a body as it was sent, but most keep its headers: a body that does not begin as they say is used
+unchanged. One that begins that way and breaks off, or has an unknown encoding, is bad. The output is limited, since a
+few bytes can expand to any number.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ZSTANDARD_PIECE = 1 << 7
 """Bytes at a time: each can become 30,000."""
 
 _NONE = frozenset({"", "identity", "none", "utf-8", "binary", "7bit", "8bit"})
-"""What servers say of bodies that are not encoded, rightly or not."""
+"""What servers say about bodies that are not encoded, rightly or not."""
 
 
 class BadBody(Exception):
@@ -109,7 +109,7 @@ def _from_zstandard(body: bytes, most: int) -> bytes:
     if not body.startswith(_ZSTANDARD):
         return body
     made = io.BytesIO()
-    one = zstandard.ZstdDecompressor().decompressobj()  # Its readers take a body that breaks off for a shorter one.
+    one = zstandard.ZstdDecompressor().decompressobj()  # Its readers mistake a body that breaks off for a shorter one.
     for start in range(0, len(body), _ZSTANDARD_PIECE):
         try:
             made.write(one.decompress(body[start : start + _ZSTANDARD_PIECE]))

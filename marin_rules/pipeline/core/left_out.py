@@ -4,7 +4,7 @@
     dropped/<shard>.csv.zst   ids of good records that the stage was asked to leave out, with reasons; only of stages
                               that give ids, and only if there are any
 
-Later stages take neither for data: of `rejects/` they know the name, and `.csv.zst` is no format of shards.
+Later stages mistake neither for data: they know the name `rejects/`, and `.csv.zst` is not a shard format.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from marin_rules.pipeline.core.files import into_place, join, remove_file, size_
 from marin_rules.pipeline.core.shard_files import chunks_of
 
 REJECTS = "rejects"
-"""The folder of a stage's output whose `.jsonl` files are no shards of it."""
+"""The folder of a stage's output whose `.jsonl` files are not shards."""
 
 DROPPED = "dropped"
 _DROPPED_SUFFIX = ".csv.zst"
 
 
 class LeftOut:
-    """The files of one shard. Each is there once the block has ended well, if it has anything in it."""
+    """The files of one shard. Each exists once the block has succeeded, if it has any content."""
 
     def __init__(self, output_path: str, shard: str) -> None:
         self._rejects_path = join(output_path, REJECTS, f"{shard}.jsonl")

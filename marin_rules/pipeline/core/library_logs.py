@@ -1,6 +1,7 @@
-"""What Levanter, JAX and their kind log of themselves is left out of a step's log; warnings stay.
+"""Keeps what Levanter, JAX and the like log about themselves out of a step's log; warnings stay.
 
-A step that trains for a week says itself how far it is. If MARIN_LOG_LEVEL is set, all from that level on is there.
+A step that trains for a week reports its own progress. If MARIN_LOG_LEVEL is set, everything from that level on is
+shown.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _WRONG = {
     # CPUs have no known peak, which the metrics leave out.
     "fray.device_flops": logging.ERROR,
 }
-"""Warnings about what is as it should be."""
+"""Warnings about things that are fine."""
 
 _OF_EACH_LEAF = "Unknown leaf type"
 """Levanter says so of each part of an optimizer's state that is None, whenever it reads a checkpoint."""
 
 
 def quiet_libraries() -> None:
-    """Before the libraries are imported: some look at variables then."""
+    """Call before the libraries are imported: some read variables then."""
     if os.environ.get("MARIN_LOG_LEVEL"):
         return
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

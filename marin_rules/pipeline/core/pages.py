@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def decoded_page(body: bytes, charset: str | None) -> str:
-    """As the server said, or else as the page says or looks: servers are often wrong, but not about this. Some name no
-    encoding at all ("none"), and many put its name into quotation marks."""
+    """Decoded as the server said, or else by the declared or detected encoding: servers are often wrong, but not about
+    this. Some name no encoding at all ("none"), and many put its name into quotation marks."""
     from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 
     encoding = map_encoding_to_html5(charset.strip("\"' "), fallback_utf8=False) if charset else None

@@ -1,4 +1,4 @@
-"""Lines about a task's shards, now and then, with its speed since it began."""
+"""Occasional lines about a task's shards, with its speed since it began."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Progress:
         self.done += 1
         self._records += counts["read"]
         self._bytes += counts["bytes_read"]
-        # The line of the last shard is for whoever knows that none failed.
+        # The line about the last shard is left to the caller, who knows whether any failed.
         if self.done < self._shards and time.monotonic() - self._told > _SECONDS:
             self.tell()
 

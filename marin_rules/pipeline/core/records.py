@@ -1,7 +1,7 @@
 """Documents, conversations and preferences: the schemas of records, and what is wrong with one.
 
-A record travels as the dictionary that its JSON line is; fields that no schema names travel with it, unchanged. The
-`fault` of a schema is the reason for which a record is rejected, in words that can be counted: no ids, no values.
+A record is passed along as the dictionary of its JSON line; fields that no schema names are kept, unchanged. The
+`fault` of a schema is the reason why a record is rejected, in words that can be counted: no ids, no values.
 
 | schema | fields |
 |---|---|
@@ -28,7 +28,7 @@ _OPTIONAL = (("source", str, "text"), ("metadata", dict, "an object"))
 
 
 def drop_nulls(record: Record) -> None:
-    """An optional field that is null says as much as none, as where a table has a column for what few records have."""
+    """An optional field that is null counts as absent, as in a table with a column that few records use."""
     for field, _, _ in _OPTIONAL:
         if field in record and record[field] is None:
             del record[field]
@@ -65,7 +65,7 @@ def identified_fault(record: Record) -> str | None:
 
 
 def any_record_fault(record: Record) -> str | None:
-    """For input in a shape of its own, which a stage converts."""
+    """For input in a different shape, which a stage converts."""
     return None
 
 

@@ -1,12 +1,12 @@
 """One shard: records in a `.jsonl`, `.jsonl.gz`, `.jsonl.zst` or `.parquet` file, streamed.
 
 Reading holds one record at a time (of Parquet, a batch). A line that is longer than the limit is skipped without being
-kept, and rejected like one that is no JSON, no UTF-8 or no record of the schema. A compressed file that ends too early
-is no shorter shard but a damaged one: `DamagedShard` names it. (gzip and zstandard themselves take an empty file, and
-zstandard a cut one, for a good one.)
+kept, and rejected like one that is not JSON, not UTF-8 or not a record of the schema. A compressed file that ends too
+early is not a shorter shard but a damaged one: `DamagedShard` names it. (gzip and zstandard themselves accept an empty
+file, and zstandard a cut one.)
 
-Parquet holds the columns `id`, `text` and `source`, and all other fields of a record as JSON in the column `rest`. Of
-other people's Parquet files every column is a field; a null is no field, nor is a NaN, which JSON does not have. (An
+Parquet holds the columns `id`, `text` and `source`, and all other fields of a record as JSON in the column `rest`. In
+other people's Parquet files every column is a field; a null is not a field, nor is a NaN, which JSON does not have. (An
 infinite number, which it does not have either, becomes null, as does a NaN in a list or an object.) Points in time
 become text when a record is written, to the microsecond: nanoseconds, which pandas writes even where there are none,
 are refused only where there are some. A column of a type that JSON does not have either is refused.
@@ -27,7 +27,7 @@ from marin_rules.pipeline.core.records import Fault, Record, document_fault, dro
 FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 LARGEST_RECORD = 256 << 20
-"""Bytes of a line. A document of 100 MB passes; what is larger is most likely no document."""
+"""Bytes of a line. A document of 100 MB passes; anything larger is most likely not a document."""
 
 _DEEPEST = 200
 """Lists and objects within each other. What writes JSON takes 254, and a stage may put a record into another."""
@@ -49,7 +49,8 @@ class Row(NamedTuple):
 
     record: Record
     line: bytes | None
-    """As it stood in the file, without its end; None if it was no JSON line. Whoever changes nothing writes this."""
+    """The line as in the file, without its end; None if it was not a JSON line. A stage that changes nothing writes
+    this."""
 
 
 def format_of(name: str) -> str | None:
@@ -117,7 +118,7 @@ def _line_rows(path: str, name: str, account: Account, largest: int, loads: Call
 
 
 def _is_too_deep(record: Record, line: bytes) -> bool:
-    """Whether nobody could write the record again."""
+    """Whether the record could not be written again."""
     if line.count(b"[") + line.count(b"{") <= _DEEPEST:
         return False
     level: list[Any] = [record]
@@ -307,7 +308,7 @@ def _in_microseconds(path: str, batch: Any) -> Any:
 
 
 def _refuse_types(path: str, schema: Any) -> None:
-    """Columns whose values no JSON line could hold, at whatever depth, and two of one name."""
+    """Columns whose values no JSON line could hold, at any depth, and two with one name."""
     import pyarrow.types as types
 
     tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_decimal, types.is_duration)
@@ -352,7 +353,7 @@ class ShardWriter:
         self._file = file if self._compressor is None else self._compressor
 
     def write(self, record: Record | bytes) -> None:
-        """A record, or its line as it stood in another shard."""
+        """A record, or its line from another shard."""
         if self._parquet is not None:
             import orjson
 

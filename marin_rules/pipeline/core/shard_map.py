@@ -3,14 +3,14 @@
     <output>/<shard>                 what the stage made of the shard of that name
     <output>/rejects/<shard>.jsonl   its bad records, with reasons; only if it has any (`left_out.py`)
     <output>/counts/<shard>.json     written last: a shard with its counts is done, and is not done again
-    <output>/summary.json            all counts added up, by whichever task does the last shard
+    <output>/summary.json            all counts added up, by the task that does the last shard
 
-Shards are dealt out to the tasks of the step, and within a task to processes, one a shard. Nothing in these files says
-which task or process wrote them, or when: the same input is the same bytes, however it was divided or interrupted.
-A shard that fails keeps no other from being done; the step then fails with the names of those that did.
+Shards are divided among the tasks of the step, and within a task among processes, one per shard. Nothing in these files
+says which task or process wrote them, or when: the same input is the same bytes, however it was divided or interrupted.
+A shard that fails does not stop the others; the step then fails with the names of those that did.
 
 A finished step that is run again does all its shards again (`done_before.py`), and what it has made of shards that its
-input no longer has is removed: nothing below the output is there without being counted.
+input no longer has is removed: everything below the output is counted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ShardSettings:
     does not depend on it."""
 
     largest_record_bytes: int = LARGEST_RECORD
-    """A longer line is rejected, without being held in memory. To change it is to change the result: version it."""
+    """A longer line is rejected, without being held in memory. Changing this changes the result: version it."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,14 @@ class Shard:
 
 
 type Transform = Callable[[Shard, Account], Iterable[Record | bytes]]
-"""A stage: yields what is to be written, and rejects or drops in the account every other record that it reads."""
+"""A stage: yields what to write, and rejects or drops in the account every other record that it reads."""
 
 type Finish = Callable[[Sequence[tuple[Shard, dict[str, Any]]]], None]
 """What a stage does about all shards and their counts, once each is done."""
 
 
 def no_shards(place: str, suffixes: Sequence[str] = FORMATS) -> DataError:
-    """What is wrong with input in which no shard has been found."""
+    """The error about input without any shards."""
     files = " read_dump makes shards of text and HTML files." if ".jsonl" in suffixes else ""
     looked = f"looked for {', '.join(suffixes)}"
     return DataError(f"no shards below {place}: {looked}. Is it the output of the step before?{files}")
@@ -194,7 +194,7 @@ def map_shards(
 
 
 def _summarise(work: _Work, shards: Sequence[Shard], finish: Finish | None) -> None:
-    """If all shards are done, by whomever. The last task sees them all; two that do write the same bytes."""
+    """Called when all shards are done, by any task. The last one sees them all; two that do write the same bytes."""
     done = sizes_below(join(work.output_path, _COUNTS))
     if any(f"{shard.name}.json" not in done for shard in shards):
         return
@@ -219,7 +219,7 @@ def _summarise(work: _Work, shards: Sequence[Shard], finish: Finish | None) -> N
 
 
 def _remove_strays(work: _Work, shards: Sequence[Shard], done: Iterable[str]) -> None:
-    """What was made of shards that an earlier attempt had: later stages would take it for part of the data."""
+    """Remove the output of shards that only an earlier attempt had: later stages would treat it as data."""
     there = {shard.name for shard in shards}
     made = {work.output_name(shard) for shard in shards}
     for name in {name.removesuffix(".json") for name in done} - there:
@@ -298,7 +298,7 @@ class _Work:
 
 
 def _do(work: _Work, todo: list[Shard], processes: int, progress: Progress) -> dict[str, str]:
-    """Do shards, here or in processes; says of those that failed why. On a full disk no others are tried."""
+    """Do shards, here or in processes; returns why any failed. On a full disk no others are tried."""
     failures = {}
     results = _one_by_one(work, todo) if min(processes, len(todo)) <= 1 else _at_once(work, todo, processes)
     with contextlib.closing(results):
@@ -337,7 +337,7 @@ def _attempt(work: _Work, shard: Shard) -> str | None:
 
 
 def _is_about_space(error: Exception) -> bool:
-    """Libraries in other languages have errors of their own, with the system's words in them."""
+    """Libraries in other languages have errors of their own, which contain the system's message."""
     numbers = errno.ENOSPC, errno.EDQUOT
     return getattr(error, "errno", None) in numbers or any(os.strerror(number) in str(error) for number in numbers)
 
@@ -368,7 +368,7 @@ def _at_once(work: _Work, todo: list[Shard], processes: int) -> _Results:
 
 
 def _in_child(work: _Work, shard: Shard, answer: Any, parent: int) -> None:
-    end_with_parent(parent)  # Or it would still write when somebody else has begun the shard again.
+    end_with_parent(parent)  # Otherwise it would still write when another worker has started the shard again.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # The step's own handler is about the whole step.
     answer.send(_attempt(work, shard))
 

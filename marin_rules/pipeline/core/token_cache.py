@@ -1,7 +1,7 @@
-"""Token caches as Levanter reads them: a folder a shard, and one ledger above them.
+"""Token caches as Levanter reads them: a folder per shard, and one ledger above them.
 
 Each shard is written by one process, in the order of its documents, through Levanter's own store. The ledger above them
-(layout `sharded`) names them in their order; nothing is copied together. No file names a path outside of the cache, a
+(layout `sharded`) names them in their order; nothing is copied together. No file names a path outside the cache, a
 process or a time: the same documents are the same bytes, and a cache can be moved.
 """
 
@@ -22,7 +22,7 @@ _DIGEST = "sha256"
 """Of what a shard holds, in its ledger's metadata."""
 
 _HELD_TOKENS = 8 << 20
-"""Tokens that wait to be written: many, for each write rewrites the last file of the store, of up to 128 million."""
+"""Tokens that wait to be written: many, because each write rewrites the store's last file, of up to 128 million."""
 
 
 class TokenCacheWriter:
@@ -91,7 +91,7 @@ def ledger(
 
 
 def check_shard_cache(path: str, documents: int, tokens: int) -> str:
-    """The digest of what a shard's cache holds, if it is there and holds as much as its counts say."""
+    """The digest of a shard's cache, if it exists and holds as much as its counts say."""
     found = read_json(join(path, LEDGER))
     counts = (found.get("total_num_rows"), found.get("field_counts", {}).get("input_ids")) if found else None
     if counts != (documents, tokens):

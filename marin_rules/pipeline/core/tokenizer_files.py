@@ -4,8 +4,8 @@ A tokenizer is a folder or URL with a `tokenizer.json` (the output of `train_tok
 Face hub with its revision, `organisation/name@revision`: without one, the same step would mean another tokenizer
 tomorrow. The hub is asked through its own library, which honours HF_HUB_OFFLINE and HF_HOME.
 
-The digest covers what decides which tokens a text becomes: `tokenizer.json` apart from padding and truncation, which no
-stage uses, and the names of the begin, end and padding tokens. It does not cover a chat template.
+The digest covers everything that determines a text's tokens: `tokenizer.json` apart from padding and truncation, which
+no stage uses, and the names of the begin, end and padding tokens. It does not cover a chat template.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from marin_rules.pipeline.core.files import into_place, is_url, join, open_to_re
 _FILES = ("tokenizer*", "special_tokens_map*", "added_tokens*", "chat_template*", "vocab*", "merges*", "spiece*")
 _SETTINGS = ("config.json", "tokenizer_config.json")
 _CODE = "auto_map"
-"""The key under which Hugging Face names code that is to be executed when a model or a tokenizer is loaded."""
+"""The key under which Hugging Face names code to execute when a model or a tokenizer is loaded."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?(@[\w.-]+)?")
 
@@ -51,7 +51,7 @@ def is_hub_name(name: str) -> bool:
 
 
 def check_tokenizer_name(name: str) -> None:
-    """Refuse what can be refused before anything runs: an id of the hub without a revision."""
+    """Refuse what can be refused before anything runs: an id on the hub without a revision."""
     if is_hub_name(name) and "@" not in name:
         raise DataError(
             f"the tokenizer {name!r} of the Hugging Face hub has no revision: write '{name}@<commit>'"
@@ -102,7 +102,7 @@ def read_tokenizer(folder: str, *, called: str = "") -> TokenizerFolder:
 
 
 def refuse_code(folder: str, *, called: str = "") -> None:
-    """Refuse a model or a tokenizer that names code of its own: libraries would execute it, wherever it is from."""
+    """Refuse a model or a tokenizer that names code of its own: libraries would execute it, wherever it comes from."""
     for name in _SETTINGS:
         settings = read_json(join(folder, name))
         if isinstance(settings, dict) and settings.get(_CODE):

@@ -1,7 +1,7 @@
 """Web pages in WARC files (`.warc`, `.warc.gz`, `.warc.zst`), streamed.
 
 Every record is counted: a page is yielded, any other kind of record is dropped with its kind as the reason. fastwarc
-takes a file that ends too early for a shorter one, so decompression and the end of the file are looked at here. So are
+mistakes a file that ends too early for a shorter one, so decompression and the end of the file are checked here. So are
 the bodies of pages: one that fastwarc cannot decode may be the last record that it finds.
 """
 
@@ -112,8 +112,8 @@ def _whole_records(path: str, name: str, largest: int, kind: Any) -> Iterator[tu
 
 
 class _Stream:
-    """What fastwarc reads from: the decompressed bytes of a file. What goes wrong is kept for `check`, for fastwarc is
-    no place to raise it: what the disk or the network says would look like damage, or like the end."""
+    """What fastwarc reads from: the decompressed bytes of a file. Errors are kept for `check`, because fastwarc is no
+    place to raise them: an error of the disk or the network would look like damage, or like the end."""
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path

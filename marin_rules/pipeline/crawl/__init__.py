@@ -1,7 +1,7 @@
 """Pages of a list of URLs, fetched politely into WARC files: the stage `crawl`.
 
 robots     what a site asks of crawlers
-visits     one page: redirects, limits, addresses that are not to be visited
+visits one page: redirects, limits, addresses that must not be visited
 links      where pages lead
 stage      all of it
 """

@@ -13,7 +13,7 @@ _LONGEST = 2000
 
 @dataclass(frozen=True)
 class LinkRules:
-    """Which links are kept for a crawl that follows."""
+    """Which links are kept for a further crawl."""
 
     same_host: bool = True
     """Only those that stay on the page's host."""
@@ -28,7 +28,7 @@ class LinkRules:
 
 
 def links_of(html: str, url: str, rules: LinkRules) -> Iterator[str]:
-    """The links of a page, each once, in their order; none that ask not to be followed."""
+    """The links of a page, each once, in order; without those that ask not to be followed."""
     from resiliparse.parse.html import HTMLTree
 
     document = HTMLTree.parse(html).document

@@ -75,7 +75,7 @@ def _together(groups: Iterable[_Group]) -> Robots:
 
 
 def _normal(path: str) -> str:
-    """One spelling of each path, whatever was percent-encoded in it."""
+    """A canonical spelling of each path, whatever was percent-encoded in it."""
     return quote(unquote(path, errors="surrogateescape"), safe="/*$?=&;:@!'()+,~-._%", errors="surrogateescape")
 
 

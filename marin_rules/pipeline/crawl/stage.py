@@ -1,11 +1,11 @@
 """The stage: lists of URLs in, WARC files out, with every URL accounted for.
 
     <output>/part-00003-of-00016.warc.gz   the pages, with the redirects on the way to them
-    <output>/links/part-....txt            where they lead, if links are asked for: a list for a crawl that follows
-    <output>/rejects, counts, summary.json as of every stage; a part with its counts is not fetched again
+    <output>/links/part-....txt            the links on them, if requested: a list for a further crawl
+    <output>/rejects, counts, summary.json as with every stage; a part with its counts is not fetched again
 
-URLs are dealt out by host, so that all of a host's pages fall to one part, which asks for them one after the other: its
-rate holds however many tasks there are. `extract` reads the output as it is.
+URLs are divided by host, so that all of a host's pages belong to one part, which requests them one after the other: the
+host's rate limit holds however many tasks there are. `extract` reads the output as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One page: fetched as its site allows, within limits of size, time and redirects.
 
 Private addresses are refused: URLs come from pages, so from anybody, and a machine in a cloud can reach what the public
-cannot, such as the service that hands out its credentials. The address is looked at once the connection stands and
-before anything is sent, so a name that changes its address in between is no way around it. Behind a proxy this is the
-proxy's business.
+cannot, such as the service that hands out its credentials. The address is checked once the connection is established
+and before anything is sent, so a name that changes its address in between does not get around it. Behind a proxy this
+is up to the proxy.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Visitor:
             return Answer(url, status, response.reason or "", headers, body)
 
     def _robots_of(self, url: str) -> Robots:
-        """Without one all is allowed; while a site cannot say, nothing is."""
+        """Without one everything is allowed; while a site cannot answer, nothing is."""
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc}"
         if site not in self._robots:
@@ -214,7 +214,7 @@ class Visitor:
 
 
 _REWRITTEN = ("transfer-encoding", "content-encoding", "content-length", "set-cookie")
-"""Headers that no longer fit the body as it is kept, and cookies, which are nobody else's business."""
+"""Headers that no longer match the stored body, and cookies, which are private."""
 
 
 def check_url(url: str) -> None:
@@ -228,7 +228,7 @@ def check_url(url: str) -> None:
 
 
 def _limited(response: Any, largest: int, seconds: float, may_cut: bool) -> Iterator[bytes]:
-    """The body, decompressed; the limit is on what comes out, so that nothing small becomes large."""
+    """The body, decompressed; the limit applies to the output, so that nothing small becomes large."""
     from urllib3.exceptions import HTTPError
 
     began, length = time.monotonic(), 0

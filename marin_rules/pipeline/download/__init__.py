@@ -1,10 +1,10 @@
 """Files from elsewhere, fetched once and accounted for: the stage `download`.
 
-sources    what is said in a config
+sources what a config names
 hub        the files of a Hugging Face repository
 packages   the file of an npm, PyPI or Debian package; npm_registry does without npm
 fetching   one file, with retries and resumption
-archives   one archive, taken apart safely
+archives one archive, unpacked safely
 manifest   what has been fetched
 stage      all of it
 """

@@ -1,8 +1,8 @@
-"""Archives taken apart without trusting them: tar, zip (and wheels), and Debian packages.
+"""Archives unpacked without trusting them: tar, zip (and wheels), and Debian packages.
 
-An archive with a name that leads elsewhere, with two files of one name, or that swells beyond all measure is refused as
-a whole. Links and devices are left out and counted; permissions and owners are not taken over; archives within archives
-stay as they are. Each file is streamed, and stands in its place whole or not at all.
+An archive with a name that leads elsewhere, with two files of one name, or that expands excessively is refused as a
+whole. Links and devices are left out and counted; permissions and owners are not kept; archives within archives stay as
+they are. Each file is streamed, and appears in its place whole or not at all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUFFIXES = (*TAR_SUFFIXES, *ZIP_SUFFIXES, ".deb")
 
 _CHUNK = 1 << 18
 _FREE_BYTES = 1 << 30
-"""An archive may swell to this in any case."""
+"""An archive may always expand to this size."""
 
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError)
 
@@ -40,7 +40,7 @@ class UnpackLimits:
 
     most_files: int = 10_000_000
     largest_ratio: int = 200
-    """Bytes taken out for each byte of the archive, once they are more than 1 GiB. Text is packed 3 to 30 times."""
+    """Unpacked bytes per byte of the archive, once there are more than 1 GiB. Text is compressed 3 to 30 times."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class _Member(NamedTuple):
 
 
 class _Entry(tarfile.TarInfo):
-    """Notes that the mark of the archive's end was read. Without one, the end of the file would do for Python."""
+    """Notes that the archive's end marker was read. Without one, Python would accept the end of the file."""
 
     @classmethod
     def fromtarfile(cls, tarfile: _TarFile) -> Self:  # type: ignore[override]
@@ -94,10 +94,10 @@ def unpack(
     *,
     is_verified: bool = False,
 ) -> Unpacked:
-    """Take apart the local archive at `path`, in the format of `name`, into `folder`.
+    """Unpack the local archive at `path`, in the format of `name`, into `folder`.
 
-    `place_of` says where below the folder a member goes; None leaves it out. A tar archive without a mark of its end
-    may have been cut between two members: it is refused, unless it has been verified by its digest.
+    `place_of` says where below the folder a member goes; None leaves it out. A tar archive without an end marker may
+    have been cut between two members: it is refused, unless it has been verified by its digest.
     """
     limits = limits or UnpackLimits()
     unpacked = Unpacked()

@@ -1,8 +1,9 @@
 """One file from an HTTP server or another file system into a partial file: retried, resumed, and verified.
 
-A cut connection goes on where it ended, with `Range` and `If-Range`, if the server gave the version a strong ETag or a
-date; a server that ignores the range, or has another version by now, makes the file start over. A file counts as whole
-only if its length was announced and reached, or its size or digest was known before; then everything known is verified.
+A cut connection is resumed where it ended, with `Range` and `If-Range`, if the server gave the version a strong ETag or
+a date; a server that ignores the range, or now has another version, makes the file start over. A file counts as
+whole only if its length was announced and reached, or its size or digest was known before; then everything known is
+verified.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class FetchSettings:
     """Files at a time, in each task."""
 
     attempts: int = 6
-    """In a row that bring nothing, before a file is given up. One that brings bytes starts the count again."""
+    """Attempts in a row that bring nothing before a file is given up. One that brings bytes restarts the count."""
 
     first_wait_seconds: float = 1.0
     """Before the second attempt; twice as long before each further one. A server's `Retry-After` goes first."""
@@ -73,7 +74,7 @@ class Fetcher:
             if wrong is None:
                 return
             partial.start_over("")
-            if was_wrong:  # Once may have been the way; twice is the file.
+            if was_wrong:  # Once may be a transmission error; twice means the file is wrong.
                 raise DataError(f"{file.name}: {wrong}. It is not what was asked for: {without_secrets(file.url)}")
             was_wrong = True
 
@@ -189,7 +190,7 @@ class Fetcher:
 
 
 def fault_of(file: RemoteFile, partial: Partial) -> str | None:
-    """How a file that has arrived differs from what is known of it."""
+    """How a file that has arrived differs from what is known about it."""
     if file.size is not None and partial.size != file.size:
         return f"it has {partial.size:,} bytes, not {file.size:,}"
     if file.sha256 and partial.sha256() != file.sha256:
@@ -202,8 +203,8 @@ def fault_of(file: RemoteFile, partial: Partial) -> str | None:
 def _announced(response: Any, partial: Partial, *, is_verified: bool) -> int | None:
     """How long the whole file is, if the server says so. Afterwards the partial file is where the answer goes on.
 
-    A part without the name of its version may be of another one, on a server that ignores `If-Range`: it is taken only
-    if a digest will tell.
+    A part without the name of its version may be of another one, on a server that ignores `If-Range`: it is accepted
+    only if a digest will verify it.
     """
     headers = response.headers
     if response.status_code == 416:

@@ -1,7 +1,7 @@
 """The files of a Hugging Face repository at a commit, as its API lists them.
 
 Every file is listed with a digest: those in large-file storage with a sha256, the others with git's. The token goes
-to the hub alone, not to the storage that it redirects to.
+only to the hub, not to the storage that it redirects to.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 <output>/<file>                   as it came, or taken out of an archive
 <output>/.fetched/<name>.json     written after the files of <name>, which are not fetched again
-<output>/manifest.json            every file with its size and sha256; by whichever task fetches the last one
+<output>/manifest.json            every file with its size and sha256; by the task that fetches the last one
 <output>/provenance.json          source, revision and licence
 
-What an earlier attempt or run has fetched and the source no longer has is removed: later stages take every file below
-the output for data.
+What an earlier attempt or run has fetched and the source no longer has is removed: later stages treat every file below
+the output as data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROVENANCE = "provenance.json"
 _FETCHED = ".fetched"
 _RESERVED = (MANIFEST, PROVENANCE, _FETCHED, ".partial", ".artifact.json", ".done_before")
 _WORKERS = ".executor_"
-"""How the names begin of what the worker of a step writes beside its data."""
+"""The beginnings of names that a step's worker writes beside its data."""
 
 
 def refuse_reserved(names: Iterable[str], where: str) -> None:
@@ -57,7 +57,8 @@ def note_fetched(output_path: str, name: str, size: int, sha256: str, files: Any
 
 
 def finish(output_path: str, names: Iterable[str], provenance: dict[str, Any]) -> dict[str, Any] | None:
-    """Write what is known of all files if all are fetched, by whomever. Two tasks that do so write the same bytes."""
+    """Write what is known about all files if all are fetched, by any task. Two tasks that do so write the same
+    bytes."""
     names = sorted(names)
     marked = sizes_below(join(output_path, _FETCHED))
     if any(_mark_name(name) not in marked for name in names):
@@ -86,7 +87,7 @@ def finish(output_path: str, names: Iterable[str], provenance: dict[str, Any]) -
 def _made_before(output_path: str, gone: Iterable[str]) -> set[str]:
     """The files of the last run that was finished, and those of marks that nobody asks for any more.
 
-    Whoever can write to the output can have written these lists: a name that leads elsewhere is refused.
+    Anyone who can write to the output may have written these lists: a name that leads elsewhere is refused.
     """
     lists = {MANIFEST: "contents"} | {f"{_FETCHED}/{mark}": "files" for mark in gone}
     made: set[str] = set()
@@ -101,7 +102,7 @@ def _made_before(output_path: str, gone: Iterable[str]) -> set[str]:
 
 
 def _refuse_overwritten(marks: Mapping[str, Any]) -> None:
-    """What archives hold is known only once they are taken apart."""
+    """The contents of archives are known only once they are unpacked."""
     made: dict[str, str] = {}
     for name, mark in marks.items():
         for file in mark["files"]:
@@ -114,6 +115,6 @@ def _mark_path(output_path: str, name: str) -> str:
 
 
 def _mark_name(name: str) -> str:
-    """Not hidden, else listings would pass it over."""
+    """Not hidden, because listings would skip it."""
     parts = name.replace("%", "%25").split("/")
     return "/".join("%2E" + part[1:] if part.startswith(".") else part for part in parts) + ".json"

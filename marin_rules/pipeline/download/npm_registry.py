@@ -1,6 +1,6 @@
 """An npm package without npm: from the registry that npm would use, by its settings.
 
-Heeded are `NPM_CONFIG_REGISTRY`, and of `.npmrc` files (the user's, then the machine's) `registry`, `@scope:registry`
+It uses `NPM_CONFIG_REGISTRY`, and from `.npmrc` files (the user's, then the machine's) `registry`, `@scope:registry`
 and `//host/:_authToken`, with `${VARIABLES}`. Without a setting there is no registry: npm knows its own address, and we
 do not.
 """

@@ -1,8 +1,8 @@
-"""The file of a package, by the client that the machine has: npm, pip or apt-get, with whatever registry, mirror, proxy
-and certificates it is set up for. No host is named here, so it works on closed networks.
+"""The file of a package, by the client that the machine has: npm, pip or apt-get, with the registry, mirror, proxy and
+certificates configured there. No host is named here, so it works on closed networks.
 
-No code of a package is run: npm packs what the registry has, pip is told to take wheels alone (of a source archive it
-would run the build), and apt-get only downloads. The digest decides: a registry that offers another file under the same
+No code of a package is run: npm packs what the registry has, pip is told to take only wheels (it would run the build of
+a source archive), and apt-get only downloads. The digest decides: a registry that offers another file under the same
 version is refused.
 """
 
@@ -36,7 +36,7 @@ _SECONDS = 1800
 
 
 def file_name(source: PackageSource) -> str:
-    """A name for the package's file; checked, for it becomes an argument of a program."""
+    """A name for the package's file; checked, because it becomes an argument of a program."""
     if source.kind not in _NAMES:
         raise DataError(f"no kind of package {source.kind!r}: use one of {', '.join(_NAMES)}")
     if not _NAMES[source.kind].fullmatch(source.package) or not _VERSION.fullmatch(source.version):

@@ -1,8 +1,8 @@
-"""What has arrived of a file so far, kept where the next attempt finds it, also after kill -9.
+"""What has arrived of a file so far, kept where the next attempt finds it, even after kill -9.
 
-A partial file stands in the hidden folder `.partial` of the output; for output at a URL, in a folder of this user below
-the machine's temporary folder. Beside it stands the *validator*: by what the server knows the version of which these
-are the first bytes. Bytes without a validator are not built upon.
+A partial file is in the hidden folder `.partial` of the output; for output at a URL, in a folder of this user below
+the machine's temporary folder. Beside it is the *validator*, by which the server identifies the version that these
+bytes belong to. Bytes without a validator are not used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines about a task's files, now and then: how many, how fast, and how long it will still take."""
+"""Occasional lines about a task's files: how many, how fast, and how long the rest will take."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Progress:
             self._done += 1
 
     def expect_less(self, count: int) -> None:
-        """Bytes that are here already, from an attempt before."""
+        """Bytes that are already here, from an earlier attempt."""
         with self._lock:
             if self._expected is not None:
                 self._expected -= count

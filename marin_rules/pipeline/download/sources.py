@@ -1,4 +1,4 @@
-"""Where files come from: what is said in a config, and the files that are behind it.
+"""Where files come from: what a config names, and the files behind it.
 
 A source that can change under its name is pinned: a hub repository by its commit, a package by version and digest.
 Lists of URLs and other file systems have no revisions of their own; give the files' digests where they are known.
@@ -29,7 +29,7 @@ _BAD_NAME = re.compile(r"[\x00-\x1f\x7f\\]")
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file to fetch, with what is known of it beforehand. Whatever is known is verified."""
+    """One file to fetch, with what is known about it beforehand. Everything known is verified."""
 
     url: str
     name: str = ""
@@ -43,7 +43,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A data set or a model of the Hugging Face hub. `HF_ENDPOINT` and `HF_TOKEN` are heeded."""
+    """A data set or a model of the Hugging Face hub. It uses `HF_ENDPOINT` and `HF_TOKEN`."""
 
     repository: str
     """Such as `allenai/dolma`."""
@@ -76,7 +76,7 @@ class FilesystemSource:
 
 @dataclass(frozen=True)
 class PackageSource:
-    """The files in a package, fetched by the machine's own client (npm, pip, apt-get) as it is set up."""
+    """The files in a package, fetched by the machine's own client (npm, pip, apt-get) with its configuration."""
 
     kind: PackageKind
     package: str

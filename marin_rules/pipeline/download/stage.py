@@ -1,7 +1,7 @@
-"""The stage: list the files of a source, fetch those of this task, and write down what has come.
+"""The stage: list the files of a source, fetch those of this task, and record what has arrived.
 
-A file that fails keeps no other from being fetched; the step then fails with its name, and the next run goes on from
-there. Where the source is pinned, or digests are given, the same config is the same bytes.
+A file that fails does not stop the others; the step then fails with its name, and the next run continues from there. If
+the source is pinned, or digests are given, the same config means the same bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DownloadConfig:
     source: Source
     archives: Literal["keep", "unpack"] = "keep"
     """Whether `.tar`, `.zip` and the like become the files in them, in a folder of the archive's name. The files of a
-    package are taken out in any case."""
+    package are always unpacked."""
 
     licence: str = ""
     """Of the data, as `provenance.json` is to record it."""
@@ -59,7 +59,7 @@ class DownloadConfig:
 
 
 def download(config: DownloadConfig) -> dict[str, Any]:
-    """Fetch this task's files; returns how many files and bytes there are in all, if all are there."""
+    """Fetch this task's files; returns how many files and bytes there are in total, if all are there."""
     source = config.source
     check_pins(source)
     is_hub = isinstance(source, HubSource)
@@ -86,10 +86,10 @@ def download(config: DownloadConfig) -> dict[str, Any]:
             " Run the step again: it continues with these"
         )
     fetcher.progress.tell()
-    with contextlib.suppress(OSError):  # Not empty while other tasks are at it.
+    with contextlib.suppress(OSError):  # Not empty while other tasks are running.
         os.rmdir(partial_folder(config.output_path))
     done = manifest.finish(config.output_path, files, _provenance(config))
-    if done is not None:  # Nobody is at it any more, but attempts that were killed may have left something.
+    if done is not None:  # No task is running any more, but killed attempts may have left something.
         shutil.rmtree(partial_folder(config.output_path), ignore_errors=True)
     return done or {"files": len(mine)}
 
@@ -135,7 +135,7 @@ def _refuse_collisions(config: DownloadConfig, files: dict[str, RemoteFile]) -> 
 
 
 def _fetch_all(config: DownloadConfig, fetcher: Fetcher, todo: list[RemoteFile]) -> list[tuple[str, str]]:
-    """Fetch files, several at a time; says of those that failed why."""
+    """Fetch files, several at a time; returns why any failed."""
     failures = {}
     with ThreadPoolExecutor(config.fetch.connections) as pool:
         futures = {pool.submit(_fetch_one, config, fetcher, file): file.name for file in todo}
@@ -183,7 +183,7 @@ def _put_in_place(config: DownloadConfig, file: RemoteFile, partial: Partial) ->
 
 
 def _place_of(config: DownloadConfig, name: str) -> Callable[[str], str | None] | None:
-    """Where the members of an archive go; None if it stays one."""
+    """Where the members of an archive go; None if it stays packed."""
     source = config.source
     if isinstance(source, PackageSource):
 

@@ -69,7 +69,7 @@ def _text_of(body: bytes, number: int, id: str, account: Account, field: str, la
 
 
 def _decoded_page(body: bytes) -> str:
-    """As the page says or looks."""
+    """By the declared or detected encoding."""
     from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 
     decoded: str = bytes_to_str(body, detect_encoding(body, from_html_meta=True))

@@ -64,7 +64,7 @@ def _post(row: dict[str, str]) -> dict[str, Any]:
 
 
 def _rows(path: str, name: str) -> Iterator[dict[str, str]]:
-    """The attributes of each row. Entities that a file declares itself are refused: they can swell without end."""
+    """The attributes of each row. Entities that a file declares itself are refused: they can expand without end."""
     rows: list[dict[str, str]] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:

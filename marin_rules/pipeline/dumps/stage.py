@@ -9,7 +9,7 @@
 | `html_files` | a folder of `.html` files | `id`, `html` |
 | `text_files` | a folder of `.txt` and `.md` files | a document |
 
-`download` with `archives="unpack"` takes tar and zip archives apart; `.7z` needs a program (`7z x`).
+`download` with `archives="unpack"` unpacks tar and zip archives; `.7z` needs a program (`7z x`).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def read_dump(config: DumpConfig) -> dict[str, Any]:
 
 
 def _shards(config: DumpConfig, suffixes: tuple[str, ...]) -> tuple[list[Shard], dict[str, _Part]]:
-    """The output's shards, and what each is made of."""
+    """The output's shards, and what each is made from."""
     folder, count = str(config.input_path), config.parts
     sizes = {
         name: size
