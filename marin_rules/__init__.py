@@ -1,6 +1,6 @@
 """Marin's experiment model on Snakemake: steps with hash-named outputs, each run once, here or on a cluster.
 
-What is exported here is imported when it is first used: a command or a job that needs none of it starts sooner.
+Exported names are imported on first use, so a command or a job that needs none of them starts sooner.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# At once, because the module has the same name: imported later, it would take the function's place in this package.
+# Imported eagerly, because the module has the same name: imported later, it would replace the function in this package.
 from marin_rules.remote import remote
 
 if TYPE_CHECKING:
@@ -214,11 +214,11 @@ _EXPORTS = {
     "storage.prefix": ["marin_prefix", "marin_region"],
     "storage.temporary": ["marin_temp_bucket"],
 }
-"""Module -> what is exported of it. The imports above say the same to type checkers and editors."""
+"""Module -> the names exported from it. The imports above say the same to type checkers and editors."""
 
 _MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
-if not TYPE_CHECKING:  # Else a misspelt name would pass a type check.
+if not TYPE_CHECKING:  # Otherwise a misspelt name would pass a type check.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:

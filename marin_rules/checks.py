@@ -1,4 +1,4 @@
-"""What a run will need, looked at before it starts: whether it is there, and what to type if it is not."""
+"""What a run will need, checked before it starts: whether it is there, and what to type if it is not."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What came of a look."""
+    """The outcome of a check."""
 
     OK = "ok"
     MISSING = "missing"
     UNKNOWN = "not checked"
-    """It could not be looked at: it may be there or not."""
+    """It could not be checked: it may be there or not."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Check:
     """What was found, or why nothing could be."""
 
     command: str = ""
-    """What to type, or which page to open, so that it is there."""
+    """What to type, or which page to open, to get it."""
 
 
 @dataclass(frozen=True)
 class Unanswered:
-    """Stands for a fact that could not be had."""
+    """Stands for a fact that could not be obtained."""
 
     why: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 _declared_by: int | None = None
-"""A global: the code of a step says it by a plain call, and gives nothing along."""
+"""A global: a step's code declares completion by a plain call, without arguments."""
 
 
 def declare_complete() -> None:
@@ -23,5 +23,5 @@ def declare_complete() -> None:
 
 
 def is_declared_complete() -> bool:
-    """Whether this very process has declared the output complete; the word of a forked copy does not count."""
+    """Whether this very process has declared the output complete; a declaration by a forked copy is ignored."""
     return _declared_by == os.getpid()

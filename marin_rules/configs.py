@@ -1,4 +1,4 @@
-"""Walking configs: find the placeholders in one, and put values in their place.
+"""Walking configs: find the placeholders in one and replace them with values.
 
 A config is walked depth first through dataclasses (in field order), dicts (in insertion order), lists, tuples
 and sets. The dotted path to a placeholder is part of the step's identity, so the order and the spelling of
@@ -20,7 +20,7 @@ from marin_rules.steps import ExecutorStep, get_executor_step
 MIRROR_SCHEME = "mirror://"
 
 _MAX_PREFIX = 100_000
-"""No dotted path of an honest config is longer."""
+"""No dotted path of a sane config is longer."""
 
 _SCALARS = (str, int, float, type(None))
 _SEQUENCES = (list, tuple)
@@ -47,7 +47,7 @@ class Dependencies:
     """What a config contributes to the identity of its step."""
 
     dependencies: list[ExecutorStep[Any]]
-    """Steps that must be done first, in the order of their mention, repeats included."""
+    """Steps that must be done first, in order of mention, repeats included."""
 
     pseudo_dependencies: list[ExecutorStep[Any]]
     """Steps that only count in the version."""
@@ -62,8 +62,8 @@ class Dependencies:
     """Dotted path and value, for all versioned values that are more than a scalar."""
 
     leaves: list[tuple[str, Any]] = field(default_factory=list)
-    """Dotted path and value, for all that is taken as it is and could hide a reference: objects that are not walked
-    through, StepSpecs, and strings that were made from a reference."""
+    """Dotted path and value, for everything that is kept as it is and could hide a reference: objects that are not
+    walked through, StepSpecs, and strings made from a reference."""
 
 
 def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
@@ -72,7 +72,7 @@ def walk_config(config: Any) -> Iterator[InputNameEvent | VersionedEvent]:
 
 
 def _walk(config: Any, leaves: list[tuple[str, Any]]) -> Iterator[InputNameEvent | VersionedEvent]:
-    """`walk_config`, which adds to `leaves` what it passes by."""
+    """`walk_config`, which adds the leaves it passes to `leaves`."""
     pending: list[tuple[str, Any]] = [("", config)]
     while pending:
         prefix, value = pending.pop()
@@ -121,19 +121,19 @@ def children(prefix: str, value: Any) -> list[tuple[str, Any]]:
 
 def is_spec(value: Any) -> bool:
     """Whether a value is a StepSpec: plain data to a config, and without placeholders, which have no JSON."""
-    return hasattr(type(value), "as_executor_step")  # Asked of its class: a value may answer questions of its own.
+    return hasattr(type(value), "as_executor_step")  # Looked up on its class: a value may define attributes of its own.
 
 
 _MARINS_NAMES = frozenset({"ExecutorStep", "InputName", "MirroredValue", "OutputName", "StepSpec", "VersionedValue"})
 
 
 def is_of_marin(cls: type) -> bool:
-    """Whether a class is a step or placeholder of Marin's own package: it would be taken for plain data."""
+    """Whether a class is a step or placeholder of Marin's own package, which would be mistaken for plain data."""
     return cls.__name__ in _MARINS_NAMES and cls.__module__.startswith("marin.")
 
 
 def marins_own(cls: type) -> str:
-    """What to tell of an object of such a class."""
+    """The message about an object of such a class."""
     return (
         f"Marin's own {cls.__name__}, made by one of its modules. Run the script with `python -m marin_rules.compat`,"
         " or with compat=true under Snakemake: those modules then use the steps and placeholders of marin_rules"
@@ -188,7 +188,7 @@ def upstream_steps(obj: Any) -> list[ExecutorStep[Any]]:
 
 
 class _Resolver:
-    """Puts paths and values in the place of placeholders, and notes the largest mirror budget on the way."""
+    """Replaces placeholders with paths and values, and notes the largest mirror budget on the way."""
 
     def __init__(
         self, output_path: str | None, output_paths: Mapping[ExecutorStep[Any], str], prefix: str, thorough: bool

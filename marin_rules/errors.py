@@ -2,7 +2,7 @@
 
 
 class MarinRulesError(Exception):
-    """Something the user can mend; shown without a traceback."""
+    """Something the user can fix; shown without a traceback."""
 
 
 class PlanError(MarinRulesError, ValueError):

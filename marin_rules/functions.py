@@ -42,11 +42,11 @@ class OnOutputPath:
 
 
 NO_FUNCTION = "None"
-"""What the function of a step is called that has none: its data are there already, or somebody else makes them."""
+"""The name shown for the function of a step that has none: its data already exists, or somebody else makes it."""
 
 
 def no_function(config: Any) -> None:
-    """In place of a function that a step does not have, should it be called after all."""
+    """Stands in for a function that a step does not have, in case it is called after all."""
     raise RuntimeError("the step has no function to run, and whoever ran it elsewhere did not finish it")
 
 
@@ -73,10 +73,10 @@ def check_function(fn: Any, where: str) -> None:
         if is_lazy(called):
             raise PlanError(f"{where}: {function_name(fn)} {trouble}.")
     try:
-        # What a decorator says about the function inside of it does not count: the wrapper is what is called.
+        # What a decorator says about the function it wraps is irrelevant: the wrapper is what is called.
         signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):
-        return  # Some functions written in C do not tell.
+        return  # Some functions written in C have no signature.
     try:
         signature.bind(None)
     except TypeError as error:
@@ -98,7 +98,8 @@ def _unwrapped(fn: Any) -> Any:
 
 
 def mark_in_partial(fn: Any) -> RemoteCallable[..., Any] | None:
-    """What is marked remote, but stands in a partial, which only calls it: no step asks for its machines."""
+    """The remote function inside a partial, if there is one: the partial only calls it, so no step asks for its
+    machines."""
     fn = _unwrapped(fn)
     while isinstance(fn, functools.partial):
         fn = fn.func
@@ -121,7 +122,7 @@ def _called(fn: Any) -> Any:
 
 
 def _shown(signature: inspect.Signature) -> str:
-    """The parameters by name; their defaults may be long, or hold what is nobody's business."""
+    """The parameters by name; their defaults may be long or private."""
     bare = [
         parameter.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty)
         for parameter in signature.parameters.values()

@@ -1,7 +1,7 @@
 """Google's regions, and the larger places that hold data for several of them. Pure: names only, no I/O.
 
 A *location* is what a bucket has: a region (`us-central1`), a multi-region (`us`), a dual-region (`nam4`), or
-regions joined by `+` (`us-east1+us-west1`: a dual-region that somebody put together). All names are lower case.
+regions joined by `+` (`us-east1+us-west1`: a custom dual-region). All names are lower case.
 
 Reading from a bucket costs nothing for a machine in a region that the bucket's location *covers*.
 """
@@ -61,7 +61,7 @@ def is_region(location: str) -> bool:
 
 
 def covers(location: str, region: str) -> bool:
-    """Whether data in `location` are near for all of `region`. A location covers itself."""
+    """Whether data in `location` is near for all of `region`. A location covers itself."""
     location, region = normalised(location), normalised(region)
     if location == region:
         return True
@@ -93,7 +93,7 @@ def joined(regions: list[str]) -> str | None:
 
 
 def region_of_zone(zone: str) -> str:
-    """`us-central1-a` -> `us-central1`. ValueError for what is no zone."""
+    """`us-central1-a` -> `us-central1`. ValueError for anything that is not a zone."""
     matched = _ZONE.fullmatch(normalised(zone))
     if matched is None:
         raise ValueError(f"{zone!r} is not a zone: a zone is a region and a letter, as in us-central1-a")

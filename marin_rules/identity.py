@@ -3,7 +3,7 @@
     version = {"name", "config", "dependencies"[, "pseudo_dependencies"]}    as JSON with sorted keys
     output path = <prefix>/<name>-<md5(version)[:6]>
 
-A dependency enters the version as its own version while it stands at most four levels above the sources,
+A dependency enters the version as its own version while it is at most four levels above the sources,
 beyond that as the string `<name>-<hash>`. Function, description, resources, prefix and override never enter.
 
 The text of a version is never built twice: a dependent refers to the text of its dependency, so wide graphs
@@ -41,7 +41,7 @@ begin alike, and the beginning is hashed once."""
 
 _JOIN_EACH_LEVELS = 64
 _JOIN_LARGE_BELOW_BYTES = 4 << 20
-"""A long row of references would become a text of many small pieces, so it is made one string now and then."""
+"""A long row of references would become a text of many small pieces, so pieces are joined occasionally."""
 
 MAX_VERSION_BYTES = 1 << 30
 """Chains of non-blocking references double the version at each level; Marin would run out of memory."""
@@ -53,14 +53,15 @@ class VersionError(PlanError, TypeError):
 
 @dataclass(slots=True, eq=False)
 class Identity:
-    """What one step is, apart from where it is put. Never changed; not frozen, for that makes it slow to make."""
+    """What one step is, apart from where it is put. Never changed; not frozen, because frozen objects are slow to
+    create."""
 
     name: str
     hash: str
     """The digits in the output path."""
 
     digest: str
-    """The whole md5: tells two versions apart whose six digits are the same."""
+    """The whole md5: tells apart two versions whose six digits are the same."""
 
     depth: int
     """Levels of blocking dependencies below the step."""
@@ -78,7 +79,7 @@ class Identity:
     """The version as a structure, sharing the versions of the dependencies."""
 
     mention: Text
-    """How the step stands in the versions of its dependents: its own version, or the JSON of `<name>-<hash>`."""
+    """How the step appears in the versions of its dependents: its own version, or the JSON of `<name>-<hash>`."""
 
     @property
     def name_and_hash(self) -> str:
@@ -238,7 +239,7 @@ class IdentityGraph:
         return added
 
     def adopt(self, other: IdentityGraph) -> list[Step]:
-        """Take over what another graph has found out; returns the newly known steps, dependencies first."""
+        """Take over the identities of another graph; returns the newly known steps, dependencies first."""
         added = [step for step in other.identities if step not in self.identities]
         self.collected |= other.collected
         self.identities |= other.identities

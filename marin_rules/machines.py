@@ -1,7 +1,7 @@
 """What a step asks of the machines that run it, in plain numbers: what a scheduler counts in.
 
 Made from a `ResourceConfig` when the experiment is planned, and carried by the plan. Where the machines are, and what
-they are called there, is for the room of each cluster to say. Pure: no I/O.
+they are called there, is up to the room of each cluster. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class MachineRequest:
         return asdict(self)
 
     def __str__(self) -> str:
-        """In the words of people: `2 x (4 CPUs, 16G, 8 A100-80G)`."""
+        """For people: `2 x (4 CPUs, 16G, 8 A100-80G)`."""
         parts = [f"{self.cpu} {'CPU' if self.cpu == 1 else 'CPUs'}", memory_text(self.memory_mb)]
         if self.gpus:
             kinds = ["GPU" if variant == ANY_GPU else variant for variant in self.gpu_variants]
@@ -93,8 +93,8 @@ def resources_of(step: ExecutorStep[Any]) -> ResourceConfig | None:
 
 
 def tasks_of(step: ExecutorStep[Any]) -> int | None:
-    """Into how many tasks a step is divided: its own word wins over that of its function. None for a step of one
-    piece."""
+    """How many tasks a step is divided into: its own setting wins over that of its function. None if it is not
+    divided."""
     if step.tasks is not None:
         return step.tasks
     return step.fn.tasks if isinstance(step.fn, RemoteCallable) else None

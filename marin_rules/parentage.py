@@ -1,4 +1,4 @@
-"""Who ends with whom among processes. Best effort: elsewhere than on Linux nothing is done."""
+"""Which processes end together. Best effort: does nothing on systems other than Linux."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if os.getppid() == int(sys.argv[1]):
 
 
 def adopt_orphans() -> None:
-    """What a process below this one leaves behind becomes a child of this one."""
+    """Make processes orphaned below this one its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

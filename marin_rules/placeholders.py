@@ -4,7 +4,7 @@ A config is plain data except for these four. `InputName` stands for a path in a
 `OutputName` for a path in this step's own output, `VersionedValue` marks a value that is part of the step's
 identity, and `MirroredValue` a path whose data may have to be copied from another region first.
 
-The text of each, and of a step, begins with `MARK`: an f-string that swallows one can be found by it.
+The text of each, and of a step, begins with `MARK`, which reveals an f-string that has swallowed one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 MARK = "<marin-rules "
-"""No text that people write holds this."""
+"""Nobody writes this in a text of their own."""
 
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def ensure_versioned[T](value: T) -> T:
 
 @dataclass(frozen=True)
 class MirroredValue[T]:
-    """A path whose data are copied to this region's prefix when first read, within a budget."""
+    """A path whose data is copied to this region's prefix when first read, within a budget."""
 
     value: T
     """The path, possibly versioned. It counts in the version; the budget does not."""

@@ -1,13 +1,13 @@
-"""Where the steps of a plan may run, so that no data cross regions unseen. Pure: the locations of buckets are asked
-from a function that the caller gives.
+"""Where the steps of a plan may run, so that no data crosses regions unseen. Pure: the caller passes a function that
+gives the locations of buckets.
 
 - A step belongs to the region of the `gs://` paths in its config (its dependencies' outputs are among them) and of its
-  output path. Two regions in one step that asks for machines, of which neither covers the other, are an error. A step
+  output path. Two regions in one step that asks for machines, neither of which covers the other, are an error. A step
   beside the driver is where the driver is: it is only warned about, and what it reads is charged to its budget.
 - `ResourceConfig.regions` and `zone` narrow that further.
 - All steps that are connected to a TPU step through dependencies, up or down, run in one region: a TPU is where it
   is, and the data that it reads and writes should be there too.
-- `mirrored()` paths do not count, and do not connect: they are there to cross regions, within their budget.
+- `mirrored()` paths are ignored, and do not connect steps: their purpose is to cross regions, within their budget.
 
 A location that is a multi-region stands for each of its regions.
 """
@@ -58,8 +58,9 @@ def place(
 ) -> dict[int, Locations | None]:
     """For each step, by its index, the locations where it may run; None for anywhere.
 
-    Steps that do not run by themselves are not looked at, and may be anywhere. `region_of` gives the location of a
-    `gs://` URL, or None; it is asked once for each bucket. What is no error but worth a word is added to `warnings`.
+    Steps that do not run themselves are not examined, and may be anywhere. `region_of` gives the location of a
+    `gs://` URL, or None; it is asked once for each bucket. What is not an error but worth mentioning is added to
+    `warnings`.
     """
     find = _Finder(region_of)
     found: dict[int, list[_Evidence]] = {}
@@ -104,7 +105,7 @@ class _Finder:
         self._without_bucket: set[int] = set()
 
     def mentions_bucket(self, step: PlannedStep) -> bool:
-        """Whether there is anything to find: quick, for most plans have nothing."""
+        """Whether there is anything to find: quick, because most plans have nothing."""
         return _google(step.output_path) or self._holds_bucket(step.config)
 
     def evidence(self, step: PlannedStep) -> Iterator[_Evidence]:
@@ -244,7 +245,7 @@ def _groups(plan: Plan, tpu_steps: Sequence[int]) -> Iterator[tuple[int, list[in
 
 
 def _near_dependencies(plan: Plan, step: PlannedStep) -> Iterable[int]:
-    """Dependencies whose data are read where they are: not only through `mirror://`."""
+    """Dependencies whose data is read where it is, and not only through `mirror://`."""
     if step.mirror_budget_gb is None:
         return step.dependencies
     texts = list(_texts(step.config))

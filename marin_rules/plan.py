@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class PlannedStep:
-    """One step as it will run. Never changed; not frozen, for that makes it slow to make."""
+    """One step as it will run. Never changed; not frozen, because frozen objects are slow to create."""
 
     index: int
     """Position in `Plan.steps`; dependencies come before their dependents."""
@@ -51,7 +51,7 @@ class PlannedStep:
     """Steps that only count in the version, as the config mentions them."""
 
     needed: bool
-    """False for a step that only counts in versions (a non-blocking reference): it does not run by itself."""
+    """False for a step that only counts in versions (a non-blocking reference): the plan does not run it."""
 
     mirror_budget_gb: float | None
 
@@ -61,7 +61,7 @@ class PlannedStep:
 
     @property
     def digest(self) -> str:
-        """Tells the data of the step from those of every other: that of the version, or a StepSpec's own."""
+        """Distinguishes the step's data from that of every other step: the version's digest, or a StepSpec's own."""
         return self.identity.digest if self.step.spec is None else self.step.spec.identity.digest
 
     @property
@@ -111,7 +111,8 @@ def narrowed(plan: Plan, roots: Sequence[int]) -> Plan:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """All that planning makes stays: a collector would look at more and more of it, and find nothing."""
+    """Everything that planning makes stays alive: a garbage collector would scan more and more of it and find
+    nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -251,7 +252,7 @@ def _check_collisions(planned: Sequence[PlannedStep]) -> None:
 
 
 def collision(one: PlannedStep, two: PlannedStep) -> str:
-    """What to tell of two steps that would write to one place."""
+    """The message about two steps that would write to one place."""
     same = one.output_path == two.output_path
     where = two.output_path if same else f"{one.output_path}, which is also {two.output_path}"
     return (

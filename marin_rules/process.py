@@ -1,10 +1,10 @@
-"""Which of the processes of its step a process is: the same question, and the same answer, on every machine.
+"""Which process of its step this is: the same question, and the same answer, on every machine.
 
 A step runs in one process, or in one on each of its machines (`replicas`). `this_process()` tells them apart, on a
 laptop, on a cluster, and outside of steps (a notebook, a script), where there is one process.
 
-The facts are in environment variables, so that whatever a step starts has them too, in any language. The worker of a
-step sets all of them, except the coordinator's where there is one process only:
+The facts are in environment variables, so that any program that a step starts has them too, in any language. The worker
+of a step sets all of them, except the coordinator's where there is one process only:
 
 | variable | field |
 |---|---|
@@ -32,7 +32,7 @@ _ADDRESS = "coordinator_address"
 
 @dataclass(frozen=True)
 class ThisProcess:
-    """One process of a step, among all that run the step together."""
+    """One of the processes that run a step together."""
 
     rank: int = 0
     """Its number, from 0 to `count` - 1. What rank 0 returns is the result of the step."""
@@ -47,7 +47,7 @@ class ThisProcess:
     """How many of them are on the same machine."""
 
     coordinator_address: str | None = None
-    """Where the processes can find each other: `host:port`, on the machine of rank 0. Nobody listens there before the
+    """Where the processes can find each other: `host:port`, on the machine of rank 0. Nothing listens there until the
     step itself does; the port was free when the step started. None for a step of one process."""
 
     task: int = 0
@@ -63,7 +63,7 @@ class ThisProcess:
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
-        """The reverse; the only process there is if nothing is set."""
+        """The reverse; a single process if nothing is set."""
         given = {field.name: variables.get(variable_of(field.name)) for field in fields(cls)}
         if all(value is None for value in given.values()):
             return cls()
@@ -81,7 +81,7 @@ class ThisProcess:
 
 
 def this_process() -> ThisProcess:
-    """The process that calls it. One that a step's process has started, by whatever means, gets the same answer."""
+    """The calling process. One that a step's process has started, by whatever means, gets the same answer."""
     return ThisProcess.from_variables(os.environ)
 
 

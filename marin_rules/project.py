@@ -1,6 +1,6 @@
 """Where the project's own files are: `Snakefile`, `rules/`, `profiles/`, `config/`.
 
-In a checkout they stand at its top level; an installed package carries them in `marin_rules/_workflow`.
+In a checkout they are at the top level; an installed package has them in `marin_rules/_workflow`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 WORKFLOW = "_workflow"
-"""The folder of an installed package that holds what stands beside it in a checkout."""
+"""The folder of an installed package that holds what is beside it in a checkout."""
 
 
 def project_folder() -> Path:

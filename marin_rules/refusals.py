@@ -1,4 +1,4 @@
-"""What a plan refuses of a single step, although Marin accepts it: what would be wrong in a run without a word.
+"""What a plan refuses in a single step although Marin accepts it: anything that would silently go wrong in a run.
 
 Pure, like the plan. Every message names the step and the field, and says what to write instead.
 """
@@ -33,7 +33,7 @@ _ELLIPSIS = re.compile(r"\.\.\.|\u2026|(?<!\S)\.\.(?!\S)")  # The last is how pa
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 _PATTERN_TEXT_LENGTH = 200
-"""Python cuts the text of a compiled regular expression here, and does not say so."""
+"""Python silently cuts the text of a compiled regular expression here."""
 
 
 _HOME = "would be below a folder named '~': it was not expanded to a home directory. Write the path out."
@@ -46,7 +46,7 @@ _NO_STORES = {
 
 _MAX_NAME_BYTES = 255
 _MAX_PATH_BYTES = 3_900
-"""What file systems take; of a path's 4,096 bytes some are left for the files in the folder."""
+"""The limits of file systems; some of a path's 4,096 bytes are left for the files in the folder."""
 
 
 def check_length(step: Step, output_path: str) -> None:
@@ -96,7 +96,7 @@ def _kind(value: Any) -> str:
 
 
 class StepChecks:
-    """Checks the steps of one plan; what several of them share is looked at once."""
+    """Checks the steps of one plan; what several of them share is checked once."""
 
     def __init__(self) -> None:
         self._functions: set[int] = set()
@@ -104,7 +104,7 @@ class StepChecks:
         self.warnings: list[str] = []
 
     def check(self, step: Step) -> None:
-        """Refuse what is wrong with a step, its config apart."""
+        """Refuse what is wrong with a step apart from its config."""
         _check_name(step)
         where = f"step {step.name!r}"
         _check_override(step, where)
@@ -136,7 +136,7 @@ class StepChecks:
             _check_report(step.report, where)
 
     def check_config(self, step: Step, collected: Dependencies) -> None:
-        """Refuse references that would resolve to something else than they say, or be lost."""
+        """Refuse references that would be lost, or resolve to something other than they say."""
         for field, reference in collected.references:
             _check_reference(step, field, reference)
         for field, value in collected.versioned:
@@ -352,5 +352,5 @@ def _leaves_prefix(path: str) -> bool:
     """Whether a path is relative, but not to a place below the prefix."""
     if path.startswith("/") or "://" in path:
         return False
-    # Marin takes whatever stands before a colon for a scheme, and the path for one of its own.
+    # Marin treats anything before a colon as a scheme, and the path as one of its own.
     return climbs(path) or bool(urlparse(path).scheme)

@@ -73,7 +73,7 @@ class RemoteCallable[**P, R]:
             raise TypeError(f"conda {self.conda!r} is not the path of an environment file")
         check_tasks(self.tasks)
         _require_strings(self.env_vars)
-        # A copy, so that nobody changes it from outside; a plain dict, for a mapping proxy cannot be pickled.
+        # A copy, so that nobody changes it from outside; a plain dict, because a mapping proxy cannot be pickled.
         self._set("env_vars", dict(self.env_vars))
         self._set("pip_dependency_groups", _group_names(self.pip_dependency_groups))
         self._follow_function()
@@ -84,7 +84,7 @@ class RemoteCallable[**P, R]:
 
     def _follow_function(self) -> None:
         """Look like the function to logs, reports and picklers, as `functools.wraps` would have it."""
-        kind = type(self.fn)  # stands in for the names that a partial or other callable object lacks
+        kind = type(self.fn)  # supplies the names that a partial or other callable object lacks
         self._set("__name__", getattr(self.fn, "__name__", kind.__name__))
         self._set("__qualname__", getattr(self.fn, "__qualname__", kind.__qualname__))
         self._set("__module__", self.fn.__module__ or kind.__module__)
@@ -111,7 +111,7 @@ class RemoteCallable[**P, R]:
         )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle by name what has taken its function's name.
+        """Pickle by name an object that has taken its function's name.
 
         After `@remote def train`, the name `train` means this object: a pickler that looks for the function
         under its own name finds the wrong thing and gives up. It can find this object there, though.
@@ -125,7 +125,7 @@ class RemoteCallable[**P, R]:
         return _changed, (named, *details)
 
     def _found_by_name(self) -> RemoteCallable[P, R] | None:
-        """What stands under the function's name: this object, or the one that `replace` made it from."""
+        """What the function's name refers to: this object, or the one that `replace` made it from."""
         if _is_pickled_by_value(self.__module__):
             return None
         found: Any = sys.modules.get(self.__module__)
@@ -210,8 +210,8 @@ def _changed[**P, R](
 
 
 def _is_pickled_by_value(module_name: str) -> bool:
-    """Whether functions of this module go into pickles whole: nobody else has it, or so it was asked."""
-    # Only a process that has imported cloudpickle can have asked; importing it here would be for nothing.
+    """Whether functions of this module are pickled by value: nobody else has the module, or that was requested."""
+    # Only a process that has imported cloudpickle can have requested it, so there is no need to import it here.
     cloudpickle = sys.modules.get("cloudpickle")
     registered: set[str] = cloudpickle.list_registry_pickle_by_value() if cloudpickle else set()
     return module_name == "__main__" or any(f"{module_name}.".startswith(f"{name}.") for name in registered)

@@ -1,13 +1,13 @@
 """What a step needs from the machines that run it: cores, memory, disk, accelerators, places.
 
-`ResourceConfig` is a request in the words of experiments ("a v4-128", "eight H100"); the engine turns it
+`ResourceConfig` is a request in the terms of experiments ("a v4-128", "eight H100"); the engine turns it
 into a scheduler's options, machine types or queued TPU resources. Nothing here talks to a cluster or a cloud,
 and a step's resources never enter its identity: it keeps its path when it moves to other machines. Only a
 `ResourceConfig` that somebody wraps in `versioned()` does, so fields, defaults and their JSON are Marin's.
 
 A wrong value is refused when the config is made, with the value and what exists instead. The config can be changed
-afterwards, as Marin's can, so `check_resources` looks again when a step is planned. `replicas` counts machines (hosts),
-never slices: a step on TPUs is for whole slices.
+afterwards, as Marin's can, so `check_resources` checks it again when a step is planned. `replicas` counts machines
+(hosts), never slices: a step on TPUs gets whole slices.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ DeviceConfig = CpuConfig | GpuConfig | TpuConfig
 
 
 class TpuOptions(TypedDict, total=False):
-    """What `ResourceConfig.with_tpu` takes besides the TPU; `slice_count` decides the replicas."""
+    """What `ResourceConfig.with_tpu` accepts besides the TPU; `slice_count` decides the replicas."""
 
     cpu: float
     ram: str
@@ -339,7 +339,7 @@ class TpuOptions(TypedDict, total=False):
 
 
 class ResourceOptions(TpuOptions, total=False):
-    """What `with_cpu` and `with_gpu` take besides the device."""
+    """What `with_cpu` and `with_gpu` accept besides the device."""
 
     replicas: int
     device_alternatives: Sequence[str] | None
@@ -362,7 +362,7 @@ class ResourceConfig:
     """The accelerator of each machine, or none."""
 
     preemptible: bool = True
-    """Whether the step may run on machines that can be taken away: cheaper, and it will be run again."""
+    """Whether the step may run on machines that can be preempted: cheaper, and the step is then run again."""
 
     regions: Sequence[str] | None = None
     """Cloud regions where the step may run; None, an empty list or `ANY_REGION` means any."""
@@ -471,7 +471,7 @@ def _require_amount(name: str, value: float) -> None:
 
 
 def _require_kind(device: CpuConfig | GpuConfig | TpuConfig, kind: DeviceKind, advice: str = "leave it out") -> None:
-    """The second argument is the kind, as in Marin. Who means something else by it is told."""
+    """Refuse a second argument that is not the kind, which it is in Marin."""
     if device.kind != kind:
         raise ValueError(f"kind is {device.kind!r}, and that of a {type(device).__name__} is {kind!r}: {advice}")
 

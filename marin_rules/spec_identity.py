@@ -4,7 +4,7 @@
     output path = <prefix>/<name>_<sha256(content)[:8]>
 
 Marin's, byte for byte. Unlike the version of an ExecutorStep (see `identity`), it covers dependencies by their names
-and hashes alone, in no order, and takes no value that JSON does not have.
+and hashes alone, in no order, and accepts no value that JSON does not have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SpecIdentity:
     name: str
 
     digest: str
-    """The whole sha256: tells two StepSpecs apart whose eight digits are the same."""
+    """The whole sha256: tells apart two StepSpecs whose eight digits are the same."""
 
     @property
     def hash_id(self) -> str:

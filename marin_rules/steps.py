@@ -54,8 +54,9 @@ class ExecutorStep[ConfigT]:
     """Pictures, tables and HTML pages below the output path (glob patterns) to show in the report."""
 
     tasks: int | None = None
-    """Call the function so many times, once a task (see `this_process`); wins over what `remote()` gives its function.
-    Tasks run independently of each other, on machines of their own where there are any. Never part of the version."""
+    """Call the function this many times, once per task (see `this_process`); wins over what `remote()` gives its
+    function. Tasks run independently of each other, on machines of their own where there are any. Never part of the
+    version."""
 
     spec: Spec | None = None
     """The StepSpec that this step stands for: its identity, and not the version, tells which steps are one."""

@@ -1,4 +1,4 @@
-"""Steps and placeholders that stand where planning does not replace them, and so lose their dependency.
+"""Steps and placeholders in places where planning does not replace them, so that their dependency is lost.
 
 `f"{step}/x"` makes plain text of a step; a partial, a closure, an iterator or an object of a plain class hides it from
 the walk through the config. The text of a step carries a mark that is found in strings; the rest is searched for, a few
@@ -41,7 +41,7 @@ _KIND = re.compile(re.escape(MARK) + r"(\w+)")
 
 
 def swallowed_text(text: str) -> str:
-    """What to tell about a text that was made from a step or placeholder."""
+    """The message about a text that was made from a step or placeholder."""
     matched = _KIND.search(text)
     kind = matched[1] if matched else "step"
     shown = text if len(text) <= 120 else f"{text[:120]}..."
@@ -71,7 +71,7 @@ _ADVICE = {
 
 
 class Search:
-    """Looks for what was swallowed in the functions and configs of one plan; each object once."""
+    """Searches the functions and configs of one plan for what was swallowed; each object once."""
 
     def __init__(self) -> None:
         self._innocent: dict[int, Any] = {}
@@ -90,7 +90,7 @@ class Search:
         self.check_value(fn, f"{where}, fn")
 
     def check_value(self, value: Any, where: str) -> None:
-        """Refuse a value that planning takes as it is, but that holds a step or placeholder."""
+        """Refuse a value that planning keeps as it is although it holds a step or placeholder."""
         if isinstance(value, str):
             if MARK in value:
                 raise PlanError(f"{where}: {swallowed_text(value)}")
@@ -185,7 +185,7 @@ def _inside_function(fn: FunctionType) -> list[tuple[str, Any]]:
 
 
 def _inside_iterator(value: Iterator[Any]) -> list[tuple[str, Any]]:
-    """What an iterator of Python's own was made of, as `pickle` asks for it: nothing of it is used up."""
+    """What an iterator of Python's own was made of, obtained as `pickle` does: none of it is consumed."""
     try:
         parts = value.__reduce__()[1:]
     except TypeError:  # Of a generator, which cannot be sent to a step anyway.

@@ -2,7 +2,7 @@
 
     ExecutorStep(name="clean", fn=remote(clean, tasks=64), config=CleanConfig(...))
 
-`this_process()` says which task a process is, and `shards_of_this_task` deals files out among them.
+`this_process()` says which task a process is, and `shards_of_this_task` divides files among them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 MOST_TASKS = 1_000_000
-"""Of one step. Each has a record and a log; a number beyond that is a slip, or somebody's damaged file."""
+"""Of one step. Each has a record and a log; a larger number is a typo, or a damaged file."""
 
 
 def check_tasks(tasks: Any) -> None:
-    """Refuse what is no number of tasks; None is fine, and means a step of one piece."""
+    """Refuse anything that is not a number of tasks; None is fine, and means an undivided step."""
     if tasks is None:
         return
     if isinstance(tasks, bool) or not isinstance(tasks, int):

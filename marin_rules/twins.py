@@ -1,4 +1,4 @@
-"""Steps that are one step to the version although their configs differ: what the difference is, for a warning.
+"""Steps that have one version although their configs differ: what the difference is, for a warning.
 
 Only plain values can differ, since placeholders and versioned values are part of the version.
 """
@@ -75,7 +75,7 @@ def _leaves(config: Any) -> dict[str, Any]:
 
 
 def _same(one: Any, two: Any) -> bool:
-    """Whether two values are alike; in doubt they are, for a false alarm is heard once and a true one never again."""
+    """Whether two values are alike; in doubt they are, because after one false alarm nobody heeds a true one."""
     if one is two:
         return True
     if type(one) is not type(two):

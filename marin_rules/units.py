@@ -1,7 +1,7 @@
 """Durations, sizes, moments and money: how each is written for people and files, and read back.
 
-Every other module keeps plain numbers (seconds, minutes, bytes, megabytes) and asks this one for their text. A printer
-and the parser beside it are inverses wherever the text holds all of the number. Pure: no I/O but the clock's time zone.
+All other modules keep plain numbers (seconds, minutes, bytes, megabytes) and use this one to write them. A printer
+and the parser beside it are inverses wherever the text holds the whole number. Pure: no I/O but the clock's time zone.
 
 Units of size are powers of 1024 throughout, as in Slurm, Docker and Google's bills.
 """
@@ -29,7 +29,7 @@ _CLOCK = re.compile(r"(?:(?P<days>[0-9]+)-)?(?P<clock>[0-9]+(?::[0-9]+){0,2})")
 
 
 def timestamp(seconds: float) -> str:
-    """A moment as it stands in info files: local time with its offset, to the second."""
+    """A moment as info files have it: local time with its offset, to the second."""
     return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="seconds")
 
 
@@ -46,7 +46,7 @@ def clock_time(moment: float, now: float) -> str:
 
 
 def clock_now() -> str:
-    """The time of day, as it begins a line of a log."""
+    """The time of day, as at the start of a log line."""
     return time.strftime("%H:%M:%S")
 
 
@@ -117,7 +117,7 @@ def parse_memory(text: str) -> int:
     matched = _MEMORY.fullmatch(text.strip())
     if matched is None:
         raise ValueError(f"memory {text!r} is not a number with a unit: write '512m', '4g' or '1.5t'")
-    from decimal import Decimal  # Exact where a float is not; only planning comes here.
+    from decimal import Decimal  # Exact where a float is not; only planning gets here.
 
     amount = math.ceil(Decimal(matched["amount"]) * _BYTES_IN_UNIT[matched["unit"][0].lower()])
     if amount == 0:

@@ -45,7 +45,7 @@ def bucket_root(url: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix, if steps can be stored below it; else a `SettingsError` that says what to write instead."""
+    """The prefix, if steps can be stored below it; otherwise a `SettingsError` that says what to write instead."""
     if not prefix.strip():
         raise SettingsError("the prefix is empty: write a folder such as 'out', or a bucket such as 'gs://my-bucket'")
     mangled = _ONE_SLASH.match(prefix)
