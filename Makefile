@@ -9,7 +9,7 @@ EXAMPLE := experiment=experiments/tutorials/hello_world.py prefix=out
 EXPERIMENT := experiments/tutorials/hello_world.py
 PREFIX     := out
 
-# A word for the shell, whatever is in it.
+# A word for the shell, whatever it contains.
 quoted = '$(subst ','\'',$(1))'
 
 # With `user = true` in a machine's pip settings, pip refuses to install into a virtual environment.
@@ -38,7 +38,7 @@ quick: setup lint ## lint, then run the tests that start no process: under a min
 test: setup lint browser slurm debootstrap ## lint, then run the tests
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not faults and not smoke" tests
 
-# The tutorial as it is, and what came of it: the test of it in `make test` has fewer steps.
+# The tutorial at full length, with its results checked: its test in `make test` has fewer steps.
 smoke: setup ## from pages to an evaluated model on the CPU: minutes
 	$(BIN)/python -m pytest -m smoke tests
 

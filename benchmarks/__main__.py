@@ -80,7 +80,7 @@ def main() -> int:
     if options.write and (options.quick or options.only):
         parser.error("--write wants a full run: leave out --quick and --only")
 
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # Tidy up all the same.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # Clean up anyway.
     stamp = _stamp()
     rows: list[Row] = []
     failed = False
@@ -103,7 +103,7 @@ def main() -> int:
 
 
 def _tell(text: str) -> None:
-    """What is known so far, for whoever waits or has to stop a run."""
+    """What is known so far, for a person who waits or has to stop a run."""
     print(text, file=sys.stderr, flush=True)
 
 

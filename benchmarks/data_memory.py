@@ -19,7 +19,7 @@ _STAGES = (
     *("consolidate", "scatter", "gather", "count"),
 )
 _HOLDS_ALL = "find_duplicates"
-"""It compares all documents, and holds something of each: how much is told."""
+"""It compares all documents, and holds something of each: how much is reported."""
 
 
 def data_memory(folder: Path, shrink: int) -> Iterator[Row]:

@@ -46,7 +46,7 @@ def mirror_copy(folder: Path, shrink: int) -> Iterator[Row]:
         def plain() -> Usage:
             return measured("peer", peer.cp, "gs://far/tree/", "gs://peer/tree/", recursive=True)
 
-        # Clients and connections are made once, by whoever comes first: not measured.
+        # Clients and connections are made once, by the first to need them: not measured.
         ours()
         plain()
         usages = least(_ROUNDS, ours=ours, plain=plain)

@@ -42,7 +42,7 @@ class RemoteSteps:
         shutil.rmtree(self.prefix / "step", ignore_errors=True)
 
     def statuses(self) -> list[str]:
-        """What stands in the status of each step that has one."""
+        """The status of each step that has one."""
         return [path.read_text() for path in self.prefix.glob("step/*/.executor_status")]
 
     @property

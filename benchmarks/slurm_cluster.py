@@ -1,9 +1,9 @@
 """The tests' Slurm for benchmarks: a real cluster on this machine, and what a run on it costs, its jobs included.
 
-No process of a job descends from whoever submitted the job. They are started, and waited for, by a daemon that each job
-has (slurmstepd), and that the node's daemon leaves behind. This process adopts what is left behind. So it learns at the
-end of each slurmstepd what that and all below it have used: the batch script, whatever the script starts, and likewise
-the processes of each `srun` in it. That is the kernel's account, no sample is missed.
+No process of a job descends from the process that submitted it. They are started, and waited for, by a daemon that each
+job has (slurmstepd), and that the node's daemon leaves behind. This process adopts what is left behind. So it learns at
+the end of each slurmstepd what that and all below it have used: the batch script, whatever the script starts, and
+likewise the processes of each `srun` in it. That is the kernel's account, no sample is missed.
 
 Not counted are the daemons of the cluster and what they do after each job: these do the same for any job.
 """
@@ -47,7 +47,7 @@ class Cluster:
     def run(
         self, command: Sequence[str], folder: Path, *, jobs: int, expect: str = "", **environment: str
     ) -> ClusterUsage:
-        """Run a command that must succeed, say `expect`, and submit so many jobs that succeed."""
+        """Run a command that must succeed, say `expect`, and submit this many jobs that succeed."""
         self._cluster.reset()
         self._collect()
         usage = run(command, folder, expect=expect, environment={**self.environment, **environment})

@@ -27,8 +27,8 @@ _SIDES = {
 
 _LOOP = ROOT / "benchmarks" / "workflows" / "sbatch_loop.sh"
 
-# The quickest that the stock executor has: by itself it first looks after 40 seconds. (Arrays of jobs, its other way to
-# submit, were slower and took more CPU.)
+# The quickest that the stock executor has: by default it first looks after 40 seconds. (Arrays of jobs, its other way
+# to submit, were slower and took more CPU.)
 _STOCK_OPTIONS = (
     *("--executor", "slurm", "--jobs", "100"),
     *("--slurm-init-seconds-before-status-checks", "1"),

@@ -20,7 +20,7 @@ class Row:
     value: float
     unit: str
     bar: float | None = None
-    """The most that is allowed; None for a figure that is only told."""
+    """The most that is allowed; None for a figure that is only reported."""
 
     @property
     def is_over(self) -> bool:
@@ -43,7 +43,7 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def write(path: Path, stamp: str, rows: Sequence[Row]) -> None:
-    """Replace what stands between the markers in `path`."""
+    """Replace what is between the markers in `path`."""
     before, begin, rest = path.read_text().partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):

@@ -26,7 +26,7 @@ _WORKFLOWS = ROOT / "benchmarks" / "workflows"
 
 
 class Tasks:
-    """An experiment of one step with so many tasks, in a folder of its own."""
+    """An experiment of one step with this many tasks, in a folder of its own."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder

@@ -59,7 +59,7 @@ class ExecutorStep[ConfigT]:
     version."""
 
     spec: Spec | None = None
-    """The StepSpec that this step stands for: its identity, and not the version, tells which steps are one."""
+    """The StepSpec that this step stands for: its identity, and not the version, decides which steps are one."""
 
     def cd(self, name: str) -> InputName:
         """The path `name` below this step's output path."""

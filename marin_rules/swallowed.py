@@ -188,7 +188,7 @@ def _inside_iterator(value: Iterator[Any]) -> list[tuple[str, Any]]:
     """What an iterator of Python's own was made of, obtained as `pickle` does: none of it is consumed."""
     try:
         parts = value.__reduce__()[1:]
-    except TypeError:  # Of a generator, which cannot be sent to a step anyway.
+    except TypeError:  # For a generator, which cannot be sent to a step anyway.
         return []
     return [("", item) for part in parts if isinstance(part, tuple) for item in part]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 MOST_TASKS = 1_000_000
-"""Of one step. Each has a record and a log; a larger number is a typo, or a damaged file."""
+"""The most tasks of one step. Each has a record and a log; a larger number is a typo, or a damaged file."""
 
 
 def check_tasks(tasks: Any) -> None:

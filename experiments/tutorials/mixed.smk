@@ -1,4 +1,4 @@
-# Rules of mixed.py. Included by itself, because it stands beside the experiment under the same name.
+# Rules of mixed.py. Included automatically, because it is beside the experiment and has the same name.
 rule count_words:
     input:
         marin.inputs,

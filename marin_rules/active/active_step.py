@@ -1,4 +1,4 @@
-"""A step that runs, or waits in a cluster's queue, and whoever has it."""
+"""A step that runs, or waits in a cluster's queue, and its holder."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def leftovers(
 ) -> list[Leftover]:
     """What is left of runs in `dead`; with `unknown_too` also of those that are neither dead nor `living`.
 
-    `awaited` are the steps, by key and place, that living runs wait for. A run that this machine knows nothing of may
-    well be driven from another one.
+    `awaited` are the steps, by key and place, that living runs wait for. A run that this machine does not know may well
+    be driven from another one.
     """
     found: list[Leftover] = []
     for job in jobs:

@@ -81,7 +81,7 @@ class Survey:
 
     @property
     def awaited(self) -> frozenset[tuple[str, str]]:
-        """The steps that runs with a driver wait for, or will: whoever started their jobs."""
+        """The steps that runs with a driver wait for, or will wait for, whichever run started their jobs."""
         return awaited_by_drivers(self.runs, self.now)
 
     def without(self, runs: Iterable[RegisteredRun]) -> Survey:

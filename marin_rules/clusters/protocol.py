@@ -7,7 +7,7 @@ people.
 
 What every cluster promises:
 
-- A job carries a tag. Whoever lists the jobs later, in this process or another, gets the tag back.
+- A job carries a tag. A later listing of the jobs, in this process or another, returns the tag.
 - An array is many jobs under one number: each of its elements is a job of its own, with the array's tag. It waits,
   runs, ends and is cancelled without the others.
 - An answer that does not come is a `BusyError` and says nothing: what was asked for may have happened.
@@ -103,7 +103,7 @@ class JobTag:
     """Distinguishes the step's output path from that of the same step below another prefix."""
 
     tasks: ArrayTasks | None = None
-    """Of an array: which tasks of the step its elements are."""
+    """For an array: which tasks of the step its elements are."""
 
     @classmethod
     def of(cls, run: str, step: str, output_path: str, tasks: ArrayTasks | None = None) -> JobTag:
@@ -238,7 +238,7 @@ class JobRequest:
 
     excluded_nodes: tuple[str, ...] = field(default=())
     elements: Sequence[int] | None = None
-    """The indices of an array's elements, in order; None for a job that is no array. See `JobQueue.deal`."""
+    """The indices of an array's elements, in order; None for a job that is not an array. See `JobQueue.deal`."""
 
     at_once: int | None = None
     """How many elements may have machines at the same time; None leaves that to the cluster."""
@@ -311,7 +311,7 @@ class JobQueue(Protocol):
     def cancel(self, ids: Sequence[str]) -> None:
         """Request the end of jobs, elements of arrays or whole arrays; it may take a while.
 
-        Those that have ended already are no error.
+        Those that have already ended are not an error.
         """
 
     def extras(self) -> Sequence[Extra]:

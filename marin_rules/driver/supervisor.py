@@ -89,7 +89,7 @@ _ORDERS = {
 
 
 class Supervisor:
-    """Of one driver, from one start to its end or to the next start."""
+    """For one driver, from one start to its end or to the next start."""
 
     def __init__(
         self, record: DriverRecord, allocation: Allocation | None, publish: Callable[[float], None] | None = None

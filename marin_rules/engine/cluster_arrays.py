@@ -47,14 +47,14 @@ from marin_rules.worker.conclusion import Conclusion
 from marin_rules.worker.step_call import Outcome
 
 _PROGRESS_SECONDS = 5.0
-"""How often people are told how far a step is."""
+"""How often a step's progress is reported."""
 
 _LEASES_IN_A_LOOK = 50
-"""How many tasks of others we look at at a time: each is a request to the store."""
+"""How many tasks of others to check at a time: each check is a request to the store."""
 
 
 class ArrayTakeUp:
-    """Of the array steps of one run. Called in threads, by one driver at a time for each step."""
+    """For the array steps of one run. Called in threads, by one driver at a time for each step."""
 
     def __init__(
         self,

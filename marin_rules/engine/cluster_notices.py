@@ -23,8 +23,8 @@ class Notices:
             self.tell(text)
 
     def tell_why_it_waits(self, name: str, job: ClusterJob, advice: str | None) -> None:
-        """Say once of a job that may wait for ever why it does, of an array for each reason the first element that has
-        it; what to do about it, for the first such job only."""
+        """Say once why a job that may wait forever is waiting, for an array the first element per reason; what to do
+        about it, for the first such job only."""
         reason = job.reason.split(",")[0]
         which = job.id if job.array is None else f"{job.array} {reason}"
         if advice is not None and self._is_new(f"job {which}"):

@@ -83,7 +83,7 @@ class ClusterSettings(ExecutorSettingsBase):
     )
 
     def __post_init__(self) -> None:
-        """Made for the chosen executor alone, which a dry run is not told otherwise."""
+        """Created only for the chosen executor, which a dry run cannot learn in any other way."""
         plan_in_process.chosen_cluster = self.cluster
 
     @property

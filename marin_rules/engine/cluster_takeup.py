@@ -55,7 +55,7 @@ type RequestFor = Callable[[Any, FrozenStep | None, JobTag | None, Sequence[int]
 
 
 class TakeUp:
-    """Of the jobs of one run. Called in threads."""
+    """For the jobs of one run. Called in threads."""
 
     def __init__(
         self,
@@ -91,7 +91,8 @@ class TakeUp:
         )
 
     def __call__(self, job: Any, track: Track) -> SubmittedJobInfo | None:
-        """Find a job that does the step already, or wait for whoever does it, or submit one; None if the run is over.
+        """Find a job that already does the step, or wait for another run that does it, or submit one; None if the run
+        is over.
 
         What it returns without an id is still to be submitted, and the watch over jobs knows when.
         """

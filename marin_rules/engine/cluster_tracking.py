@@ -37,7 +37,7 @@ class ArrayTrack:
     """The job arrays that are this run's to cancel."""
 
     log: str = ""
-    """Where its jobs print to, as it stands in their requests."""
+    """Where its jobs print to, as in their requests."""
 
     running: int = 0
     told: str = ""

@@ -21,7 +21,7 @@ _MOST_LINES = 10
 
 
 class JobOutput:
-    """Of the jobs of one run."""
+    """For the jobs of one run."""
 
     def __init__(self, queue: JobQueue, launcher: Launcher) -> None:
         self._queue = queue

@@ -1,6 +1,6 @@
 """What stops a run, for a person who can fix it: one line, without a traceback.
 
-Snakemake adds its own to whatever is raised in a Snakefile. The console shows the line alone.
+Snakemake adds its own to any error raised in a Snakefile. The console shows the line alone.
 """
 
 from __future__ import annotations

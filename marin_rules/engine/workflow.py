@@ -190,7 +190,7 @@ class MarinWorkflow:
         return os.path.join(".snakemake", "marin-rules", "logs", "{step}.log")
 
     def requested(self, wildcards: Any) -> list[Any]:
-        """The targets of a run: whatever is unfinished and nothing else waits for."""
+        """The targets of a run: every unfinished step that nothing else waits for."""
         guarded(self._check_hand_written)
         if not self.invocation.executes:
             guarded(self.invocation.check_question)

@@ -357,7 +357,7 @@ def _figure(rows: list[dict[str, Any]], models: list[str], baseline: str) -> Any
 
 def _draw(axes: Any, row: Mapping[str, Any], place: int, number: int, others: int) -> None:
     """The difference of one model: all models of a set or task stand closely around its name."""
-    # Both ends of equal items are the difference itself, but for a last digit.
+    # Both ends of equal items are the difference itself, except for the last digit.
     down, up = row["difference"] - row["difference_low"], row["difference_high"] - row["difference"]
     ends = [max(0.0, down)], [max(0.0, up)]
     height = place + 0.6 * ((number + 0.5) / others - 0.5)

@@ -1,6 +1,6 @@
 """Evaluate a model: bits per byte and perplexity on held-out sets, and tasks of lm-eval.
 
-Every score stands beside its standard error and what chance gets. For tasks chance is a guess among the answers; for
+Every score comes with its standard error and the score of chance. For tasks chance is a guess among the answers; for
 held-out sets it is a model that gives each token of the vocabulary the same probability.
 
     <output>/results.json             everything, by set and by task
@@ -8,7 +8,7 @@ held-out sets it is a model that gives each token of the vocabulary the same pro
     <output>/report/results.csv       the scores as a table
     <output>/report/samples.csv       some items of each task, with what the model said
 
-Sets and tasks are looked for before the model is loaded: what is unknown, or cannot be read, fails within seconds.
+Sets and tasks are looked up before the model is loaded: anything unknown or unreadable fails within seconds.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EvaluateConfig:
 
     max_documents: int | None = None
     max_items: int | None = None
-    """At most so many of each set and task. None: all."""
+    """At most this many of each set and task. None: all."""
 
     chat_template: bool = False
     """Whether prompts of tasks are turns of a conversation."""

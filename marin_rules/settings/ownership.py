@@ -91,7 +91,7 @@ def check_own_folder(path: str, circle: Circle) -> None:
 def check_not_planted(path: str, chosen: str, what: str, maker: str | None = None) -> None:
     """Refuse a file below the folder `chosen` that was found by name alone and that anybody could have put there.
 
-    Where everyone can write, as in /tmp, only the user and root are trusted, and whoever owns the file `maker`, which
+    Where everyone can write, as in /tmp, only the user and root are trusted, and the owner of the file `maker`, which
     the user has named. Elsewhere, choosing the folder means choosing those who can write to it.
     """
     path, chosen = os.path.abspath(path), os.path.abspath(chosen)

@@ -4,7 +4,7 @@
 
 It fetches ARCHIVE (a path or URL, see `code_archive`), refuses it unless its SHA-256 is DIGEST, and unpacks it below
 SCRATCH, once for all jobs of this user on this machine. Then it becomes `python -m MODULE ARGUMENT ...`, with what it
-unpacked on the path. VERSION is the Python that the run was planned with: no other understands its functions.
+unpacked on the path. VERSION is the Python that the run was planned with: no other can read its functions.
 
 This file is the job's script, and nothing of marin_rules is there yet: it needs only Python's own library, and fsspec
 with the client of the store. It must be able to report errors in any Python 3, hence the old-fashioned syntax. Errors

@@ -1,7 +1,7 @@
 """Finds an environment, or builds it: once, for all who need it, on all machines that share its folder.
 
     <folder>/<name>                   an environment: complete, or not there
-    <folder>/.<name>.lock             the lease of whoever makes it
+    <folder>/.<name>.lock             the lease of its builder
     <folder>/.<name>.making-<token>   what is being made (`removing` when its builder is gone)
 
 A build that fails leaves nothing, one that is killed leaves only what the next one removes, and a builder that was

@@ -100,8 +100,8 @@ def package_files(package: Path = PACKAGE) -> dict[str, bytes]:
 
 
 def project_files(folder: Path) -> dict[str, bytes]:
-    """What stands beside the package in the project's `folder` (`Snakefile`, `rules/`, ...), where an installed package
-    has it: for a process that runs all of the project as it was."""
+    """What is beside the package in the project's `folder` (`Snakefile`, `rules/`, ...), placed where an installed
+    package has it: for a process that runs the whole project as it was."""
     found = {}
     single = [folder / name for name in ("Snakefile", *OWN_LOCKS.values())]
     for path in [*single, *(file for name in _BESIDE for file in _regular_files(folder / name))]:

@@ -5,7 +5,7 @@
         plan                         the frozen plan, as it was then
         holder.json the job or process that is the driver: the first to claim it, and no other
         stop                         there if a person wants the run to stop, rather than its machine
-        end.json                     how the run ended; not there while it goes on, or if the driver was killed for good
+        end.json                     how the run ended; absent while it continues, or if the driver was killed for good
         log                          what the driver prints
 
 A driver whose machine sees this folder uses it. One whose machine does not has all of these in its `place` instead,
@@ -132,12 +132,12 @@ class DriverRecord:
     """Whether it is to be a job of a cluster. A process that is started from within some other job is none."""
 
     takes_plan_by_flag: bool
-    """Whether that takes the plan as `--plan` and `--digest`; else it finds it in its variables."""
+    """Whether that takes the plan as `--plan` and `--digest`; otherwise it finds it in its variables."""
 
     experiment: str
     working_directory: str
     digest: str
-    """Of the plan."""
+    """The digest of the plan."""
 
     plan_path: str
     """Where the run itself keeps its plan once it has begun; it then knows which steps are forced."""
@@ -349,7 +349,7 @@ def remove_old(now: float, is_over: Callable[[DriverRecord], bool]) -> None:
         for name in os.listdir(drivers_folder()):
             path = os.path.join(drivers_folder(), name)
             if name.startswith(SUBMITTING) and now - (modified_time(path) or now) > _DAY_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)  # Of a submission that was killed.
+                shutil.rmtree(path, ignore_errors=True)  # From a submission that was killed.
         used = {record.code for record in all_drivers()}
         for name in os.listdir(code_folder()):
             folder = os.path.join(code_folder(), name)

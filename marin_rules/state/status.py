@@ -100,8 +100,8 @@ def status_bytes(status: Status, output_path: str, *, again: bool = False) -> by
     """What to write into a status file.
 
     On stores whose versions are hashes of the content, two workers' RUNNING would look the same, and one could be
-    mistaken for the other. There each status is an event of Marin's older form with a token of its own; but not the
-    SUCCESS of a step that was not done before, for there is no other. `again` says that there was.
+    mistaken for the other. There each status is an event of Marin's older form with a token of its own; except the
+    SUCCESS of a step that was not done before, because there is no other. `again` says that there was.
     """
     is_only_one = status is Status.SUCCESS and not again
     if is_only_one or not is_url(output_path) or not _versions_repeat(output_path):

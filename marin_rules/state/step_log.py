@@ -103,7 +103,7 @@ class StepLog:
     def flush(self, check: Callable[[], bool] = lambda: True) -> bool:
         """Make what was written so far visible to readers. Any thread may do so while another one writes.
 
-        `check` is called before each piece of an object: it says whether to go on, and raises when the step is no
+        `check` is called before each piece of an object: it says whether to continue, and raises when the step is no
         longer this worker's. False when there is more to publish.
         """
         if self._published is None:

@@ -197,7 +197,7 @@ def remove_tree(path: str) -> None:
 
 
 def read_all(descriptor: int) -> bytes:
-    """Everything from where the descriptor stands to the end of the file."""
+    """Everything from the descriptor's position to the end of the file."""
     parts = []
     while part := os.read(descriptor, _READ_SIZE):
         parts.append(part)

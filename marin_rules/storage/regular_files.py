@@ -47,7 +47,7 @@ def open_regular(path: str, flags: int, mode: int = 0o666, *, folder: int | None
 def open_to_append(path: str) -> int:
     """A descriptor that adds to the file at `path`, which is made if it is not there.
 
-    Through a link of either kind the text would end up in another file, of whoever runs the step.
+    Through a link of either kind the text would end up in another file of the user who runs the step.
     """
     descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     if os.fstat(descriptor).st_nlink > 1:

@@ -82,7 +82,7 @@ def _take_tasks(path: str, owner: Owner) -> None:
     try:
         layout = read_layout(path)
     except MarinRulesError:
-        return  # It is damaged, and no task goes on without it: whoever finds it so is told to delete the folder.
+        return  # It is damaged, and no task continues without it: the error elsewhere says to delete the folder.
     if layout is None:
         return
     try:

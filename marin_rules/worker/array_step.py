@@ -76,7 +76,7 @@ def begin_array(plan: FrozenPlan, step: FrozenStep) -> Begun | LeaseRecord | Non
 
 def _take(books: StepBooks) -> bool:
     """As `StepBooks.take`; looks again if somebody, whose lease we took over, changed the status in this moment, and
-    waits some time for whoever works on a task of a round that is to be left behind."""
+    waits some time for a worker on a task of a round that is to be left behind."""
     refusals = 0
     give_up = time.monotonic() + _PATIENCE_LIFETIMES * books.lease.lifetime
     while True:
@@ -139,7 +139,7 @@ def end_array(
 ) -> bool:
     """Record the outcome of the step as a whole; False if that is left to somebody else.
 
-    `waits`: for whoever has the step's lease, some time.
+    `waits`: some time for another holder of the step's lease.
     """
     owner = Owner.current()
     books = StepBooks(plan, step, owner, in_job=True, patiently=partial(patiently, say=say))

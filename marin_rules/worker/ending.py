@@ -113,7 +113,7 @@ class Ending:
 
 
 def _without_helpers(strays: Iterable[int]) -> list[int]:
-    """Let the helpers of `multiprocessing` tidy up (shared memory, semaphores); returns what has not ended by itself.
+    """Let the helpers of `multiprocessing` clean up (shared memory, semaphores); returns what has not ended on its own.
 
     They end when the last process is gone that could need them; so the other processes are ended here.
     """

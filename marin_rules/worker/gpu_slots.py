@@ -9,7 +9,7 @@ locks a small file for each GPU before the step starts, and names them to the st
 - A run inside a step shares the GPUs of that step among its own steps.
 
 Only GPUs of one name are one: runs that share a machine must not name them by number here and by UUID there. There is
-no queue: a step that wants many waits for a moment in which so many are free.
+no queue: a step that wants many waits for a moment when that many are free.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class GpuSlots:
 
 
 class _Lock:
-    """A file that is locked. It is removed with the lock; one that is left over tells of a holder that was killed."""
+    """A file that is locked. It is removed with the lock; one that is left over means that its holder was killed."""
 
     def __init__(self, path: str) -> None:
         self._path = path

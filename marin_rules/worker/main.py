@@ -49,7 +49,7 @@ def main(
 ) -> int:
     """Run the step that the options name; `plan` and `process` are given if they exist already.
 
-    `client` is a pipe to whoever waits for the step: when its other end is closed, the step is stopped.
+    `client` is a pipe to the process that waits for the step: when its other end is closed, the step is stopped.
     """
     try:
         plan = plan or read_plan(options.plan, options.digest)

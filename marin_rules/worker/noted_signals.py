@@ -21,7 +21,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _process: int | None = None
 _noted = 0
-"""Globals: signals come to the process, and Python calls their handlers with nothing of ours."""
+"""Globals: signals are delivered to the process, and Python passes nothing of ours to their handlers."""
 
 
 def note_stop_signals() -> None:

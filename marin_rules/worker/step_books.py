@@ -180,7 +180,8 @@ class StepBooks:
 
 
 def _after_done(data: bytes | None) -> str | None:
-    """Of the note before, which may be damaged: data of the step, which anyone with the prefix can have written."""
+    """From the previous note, which may be damaged: it is data that anyone with access to the prefix could have
+    written."""
     try:
         note = json.loads(data or b"")
     except ValueError:

@@ -50,7 +50,7 @@ _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
 """The attributes in which writers of text, archives and compressed files keep the file that they write to."""
 
-# Globals: the interpreter runs exit handlers, hooks and finalisers of this process with nothing of ours.
+# Globals: the interpreter passes nothing of ours to exit handlers, hooks and finalisers.
 _exit_code = 0
 _last_word: tuple[int, Callable[[], None]] = (0, lambda: None)
 _has_lost_data = False

@@ -91,8 +91,8 @@ class _TaskPool:
 
         self._pending = deque(range(step.tasks))
         self._held = deque[int]()
-        """Tasks that somebody else has. Whoever gets one of these waits: it takes a lifetime to see that a lease is
-        not refreshed any more, and only who goes on looking sees it."""
+        """Tasks that somebody else has. A worker that gets one of these waits: it takes a lifetime to see that a lease
+        is no longer refreshed, and only for a worker that keeps looking."""
 
         self._results: dict[int, Any] = {}
         self._errors: dict[int, str] = {}
@@ -267,7 +267,7 @@ class _TaskPool:
             signal.signal(number, note)
         signal.signal(signal.SIGCHLD, note_child)
 
-    # -- what came of it -------------------------------------------------------------------------------------
+    # -- the outcome -----------------------------------------------------------------------------------------
 
     def _tell_progress(self, *, last: bool = False) -> None:
         now = time.monotonic()
@@ -338,7 +338,7 @@ def _do(
     try:
         worker = Worker(plan, step, task=order, process=process)
         code = worker.run()
-    except Exception as error:  # A fault of ours; the task counts as failed, the others go on.
+    except Exception as error:  # A fault of ours; the task counts as failed, the others continue.
         traceback.print_exc()
         return _Report(EXIT_FAILED, error=f"{type(error).__name__}: {error}"), True
     books = worker.books

@@ -395,7 +395,7 @@ class Worker:
         patiently(lambda: self.lease.overwrite(path, data, durable=durable), say=self._say)
 
     def _overwrite_finished(self, heartbeat: Heartbeat) -> Callable[..., None]:
-        """As `_overwrite`, for a step that is done: no refusal undoes finished work while its lease lives."""
+        """As `_overwrite`, for a step that is done: no refusal undoes finished work while its lease is alive."""
 
         def overwrite(path: str, data: bytes, *, durable: bool = True) -> None:
             give_up = time.monotonic() + PATIENCE_SECONDS

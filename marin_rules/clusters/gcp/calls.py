@@ -48,7 +48,7 @@ class Calls:
         "batch.jobsEditor (for TPU slices tpu.admin, too, as their jobs do), and iam.serviceAccountUser for the account"
         " that jobs act as"
     )
-    """What whoever makes them needs."""
+    """The roles that the caller needs."""
 
     def __call__(
         self,

@@ -74,7 +74,7 @@ def judge(ends: Sequence[HostEnd], names: Mapping[int, str]) -> Verdict | None:
     """The failure that was first, of ends in the order in which they were seen; None if all ended well.
 
     `names` are those of the machines. A broken machine explains all others; then comes the first failure that does not
-    merely tell of another one.
+    merely report another one.
     """
     failed = [end for end in ends if end.code != 0]
     if not failed:

@@ -30,7 +30,7 @@ PACE_VARIABLE = "MARIN_HOSTS_PACE"
 """If set, all times below are multiplied by its value: for tests."""
 
 _BOOT_BYTES = 4096
-"""Of the end of a boot's log."""
+"""Bytes of the end of a boot's log."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """What an hour of a job on Google Cloud costs, by its resources and the tables of `config/machine_prices.yaml`: pure,
-but for reading that file.
+except for reading that file.
 
 A machine costs what its cores, memory and GPUs cost in its region, on demand or Spot; a TPU slice what its chips cost,
 beside the small machine of its worker. Of all slices that a step may get, the most expensive determines the price.
@@ -35,13 +35,13 @@ class PriceTables:
     """Prices by what they are for and its region."""
 
     machines: Mapping[tuple[str, str], Mapping[str, _Pair]] = field(default_factory=dict)
-    """Of the parts of a machine (core, gigabyte, gpu), by series or family."""
+    """Prices of the parts of a machine (core, gigabyte, gpu), by series or family."""
 
     gpus: Mapping[tuple[str, str], _Pair] = field(default_factory=dict)
-    """Of a GPU that is attached to a machine, by its kind."""
+    """Prices of a GPU that is attached to a machine, by its kind."""
 
     tpus: Mapping[tuple[str, str], _Pair] = field(default_factory=dict)
-    """Of a chip, by generation."""
+    """Prices of a chip, by generation."""
 
 
 def hourly_price(resources: Mapping[str, Any], tables: PriceTables, offers: Sequence[Offer] = ()) -> Price:
@@ -132,7 +132,7 @@ def merged(tables: Sequence[Mapping[str, Any]]) -> PriceTables:
 
 
 def _rows(block: Mapping[str, Mapping[str, Any]]) -> Iterable[tuple[tuple[str, str], Any]]:
-    """What stands for each name and region; regions with the same prices share a row."""
+    """The entry for each name and region; regions with the same prices share a row."""
     for name, rows in block.items():
         for regions, row in rows.items():
             yield from (((name, region), row) for region in regions.split())

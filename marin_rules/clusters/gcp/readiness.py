@@ -17,8 +17,8 @@ CALLER_ROLES: Mapping[str, Sequence[str]] = {
     "batch.jobsEditor": ("batch.jobs.create", "batch.jobs.get", "batch.jobs.list", "batch.jobs.delete"),
     "logging.viewer": ("logging.logEntries.list",),
 }
-"""What whoever starts a run needs, and permissions by which each role is recognised: Google refuses a question about a
-permission that it does not know, so only those are here that its pages name."""
+"""The roles that the user who starts a run needs, and permissions by which each is recognised: Google refuses a query
+about an unknown permission, so only those that its pages name are here."""
 
 ACCOUNT_ROLES = ("batch.agentReporter", "logging.logWriter")
 """What the account of the jobs needs in every project."""

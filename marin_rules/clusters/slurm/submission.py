@@ -117,7 +117,7 @@ def _comments_in(options: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def sbatch_environment(variables: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """What sbatch runs with, all of which its job gets: the variables of the job, and sbatch's own settings.
+    """The environment of sbatch, all of which its job gets: the variables of the job, and sbatch's own settings.
 
     That is how a job gets values: the only way that shows them to nobody. With `--export=NONE` it would get none, and
     Slurm would start a login shell on the node to find others, which takes seconds before each job.

@@ -61,7 +61,7 @@ class WikipediaCleaner:
 
 
 def _section_of(heading: DOMNode) -> list[DOMNode]:
-    """Its element, where the page has one for each section; else what follows, up to the next heading of its rank."""
+    """Its element, if the page has one for each section; otherwise what follows, up to the next heading of its rank."""
     first = heading
     if first.parent is not None and "mw-heading" in first.parent.class_list:
         first = first.parent

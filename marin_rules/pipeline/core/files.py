@@ -45,7 +45,7 @@ def open_to_read(path: str) -> IO[bytes]:
 
 
 def open_to_append(path: str) -> IO[bytes]:
-    """A local file. Through a link the text would end up in another file, of whoever runs the step."""
+    """A local file. Through a link the text would end up in another file of the user who runs the step."""
     return open(path, "ab", opener=lambda path, flags: _open_regular(path, flags | os.O_NOFOLLOW))
 
 
@@ -75,7 +75,7 @@ def folders_in(folder: str, *, links: bool = True) -> list[str]:
         import fsspec
 
         filesystem, root = fsspec.core.url_to_fs(folder)
-        try:  # Of a bucket this lists one level: below it may be a million parts of checkpoints.
+        try:  # In a bucket this lists one level: below it there may be a million parts of checkpoints.
             entries = filesystem.ls(root, detail=True, refresh=True)
         except FileNotFoundError:
             return []

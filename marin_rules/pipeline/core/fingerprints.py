@@ -25,7 +25,7 @@ _MOST_WORDS = 1 << 20
 """Words whose hashes are cached. A few tens of megabytes; then it starts over."""
 
 _FACTOR = 0x9E3779B97F4A7C15
-"""Odd, so that multiplication modulo 2^64 loses nothing; else without meaning (2^64 divided by the golden ratio)."""
+"""Odd, so that multiplication modulo 2^64 loses nothing; otherwise arbitrary (2^64 divided by the golden ratio)."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def as_digests(digests: Sequence[bytes]) -> numpy.ndarray[Any, Any]:
 
 
 def paragraphs_of(text: str, shortest: int) -> list[tuple[int, int]]:
-    """Where the lines of a text that have at least so many characters begin and end, with their ends of line."""
+    """Where the lines of a text with at least this many characters begin and end, line ends included."""
     found, start = [], 0
     for line in text.splitlines(keepends=True):
         if len(line.strip()) >= shortest:

@@ -244,8 +244,8 @@ def _parquet_rows(path: str, account: Account) -> Iterator[Row]:
 
 
 class _ReadByArrow:
-    """A file that remembers whether it could be read. Of pages that make no sense arrow says so by the same kind of
-    error that a disk or a network has; but what these have is no damage, of which the rest might be left out."""
+    """A file that remembers whether it could be read. For pages that make no sense, arrow raises the same kind of error
+    as for a disk or a network; but trouble with those is not damage, after which the rest might be left out."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

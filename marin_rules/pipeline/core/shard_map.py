@@ -87,7 +87,7 @@ class Shard:
     size: int
     settings: ShardSettings = field(default_factory=ShardSettings)
     file: str | None = None
-    """Where it is, for a stage with several inputs that gives shards names of its own; else at its name."""
+    """Where it is, for a stage with several inputs that names shards itself; otherwise at its name."""
     damaged_shards: DamagedShards = "fail"
     made_of: str = ""
     """Of a shard that is several files: `digest_of` them. Others can have the same size together."""

@@ -54,7 +54,7 @@ class Unpacked:
 class _Member(NamedTuple):
     name: str
     reader: IO[bytes] | None
-    """None for what is left out, for the reason that is its kind."""
+    """None for a member that is left out; its kind is the reason."""
 
     kind: str = ""
 

@@ -201,7 +201,8 @@ def fault_of(file: RemoteFile, partial: Partial) -> str | None:
 
 
 def _announced(response: Any, partial: Partial, *, is_verified: bool) -> int | None:
-    """How long the whole file is, if the server says so. Afterwards the partial file is where the answer goes on.
+    """How long the whole file is, if the server says so. Afterwards the partial file is at the position where the
+    answer continues.
 
     A part without the name of its version may be of another one, on a server that ignores `If-Range`: it is accepted
     only if a digest will verify it.

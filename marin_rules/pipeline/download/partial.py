@@ -58,7 +58,8 @@ class Partial:
         return self.size == self.total
 
     def start_over(self, validator: str, total: int | None = None) -> None:
-        """Forget the bytes; those to come are of the version that `validator` names, or nobody knows if it is empty."""
+        """Forget the bytes; those to come belong to the version that `validator` names, or to an unknown one if it is
+        empty."""
         self._file.truncate(0)
         self._file.seek(0)
         self._sha256, self.size = hashlib.sha256(), 0

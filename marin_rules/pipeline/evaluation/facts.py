@@ -1,4 +1,4 @@
-"""A few things that everybody knows, as questions with one right answer: does a model know anything at all?"""
+"""A few things that everybody knows, as questions with one right answer, to see whether a model knows anything."""
 
 from __future__ import annotations
 

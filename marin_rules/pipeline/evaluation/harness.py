@@ -1,8 +1,8 @@
 """lm-eval over a loaded model: log-likelihoods, rolling log-likelihoods and generated text.
 
-lm-eval decides what is asked and how answers are judged; this module answers, and writes down with each score its
-standard error and what guessing would get. Levanter has an adapter of its own, which can neither generate text outside
-of its own trainer nor score whole texts, and gives the first token of a text without context no score.
+lm-eval decides what is asked and how answers are judged; this module answers, and records with each score its standard
+error and the score of guessing. Levanter has an adapter of its own, which can neither generate text outside of its own
+trainer nor score whole texts, and gives the first token of a text without context no score.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _metrics(
 
 
 def _chance(metric: str, samples: list[dict[str, Any]], task: Any) -> tuple[float, float] | None:
-    """Of a choice among answers, or what the task says (`metadata: {chance: 0.5}`); else nobody knows."""
+    """Of a choice among answers, or what the task says (`metadata: {chance: 0.5}`); otherwise it is unknown."""
     stated = stated_chance(task)
     if stated is not None:
         return guessing([stated] * len(samples))

@@ -35,7 +35,7 @@ _LEAST_VALUES = 3
 _MOST_CORRELATED = 0.98
 _EXPONENTS = (0.02, 3.0)
 _LEAST_LOG_SHARE = -12.0
-"""The logarithm of the least constant that is looked at, as a part of the least loss: as good as none."""
+"""The logarithm of the least constant that is considered, as a part of the least loss: as good as none."""
 
 _LEAST_SHARE = 0.002
 """Of the loss that a term makes up where it is largest."""
@@ -114,7 +114,7 @@ def fit_law(runs: Sequence[TrainingRun], *, resamples: int = 200, seed: int = 0,
 
 
 def _stretched(best: Array, fits: Array, factor: float) -> Array:
-    """Fits moved away from the best one. E by its value, for its logarithm has no end where there is no constant."""
+    """Fits moved away from the best one. E by its value, because its logarithm has no end if there is no constant."""
     import numpy
 
     with_value = fits.copy()

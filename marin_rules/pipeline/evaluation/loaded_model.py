@@ -1,4 +1,4 @@
-"""A model in memory, through Levanter: probabilities of tokens, and text that it goes on with.
+"""A model in memory, through Levanter: probabilities of tokens, and continuations of text.
 
 The only module that knows JAX. Probabilities come from batches of packed rows, text from Levanter's inference engine.
 Everything is computed on the devices of one host, however many they are: batches are divided among them, and so are
@@ -30,7 +30,7 @@ _LEVANTER_NAMES = {"qwen2": "qwen"}
 
 _PAGE_TOKENS = 16
 _ROUNDS = 8
-"""Tokens that the engine makes between two looks at what is finished."""
+"""Tokens that the engine makes between two checks of what is finished."""
 
 _SEQUENCES_AT_ONCE = 16
 
@@ -47,7 +47,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation:
-    """How to go on with a text."""
+    """How to continue a text."""
 
     most_tokens: int
     temperature: float = 0.0
@@ -247,7 +247,7 @@ class LoadedModel:
 
 
 def prepare_libraries(*, offline: bool) -> None:
-    """Before JAX and the Hugging Face libraries are imported, for they look at these variables then."""
+    """Call before JAX and the Hugging Face libraries are imported, because they read these variables then."""
     os.environ.setdefault("WANDB_MODE", "disabled")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("TQDM_DISABLE", "1")  # Bars fill a log.
@@ -295,7 +295,7 @@ def loaded(
 
 
 def _refuse_broken(model: Any, path: str) -> None:
-    """Weights that are no numbers make every answer the first one, which is right as often as chance, or more."""
+    """Weights that are not numbers make every answer the first one, which is right as often as chance, or more."""
     import equinox
     import jax
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PADDING_SEGMENT = -1
 _SHORTEST_ROW = 16
 _OPEN_ROWS = 64
-"""Rows that are looked at for a place: enough to fill them well, few enough to stay linear."""
+"""Rows that are considered for a place: enough to fill them well, few enough to stay linear."""
 
 
 class Scored(NamedTuple):
@@ -32,7 +32,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sequence stands."""
+    """The place of a sequence."""
 
     sequence: int
     row: int

@@ -1,4 +1,4 @@
-"""What an evaluation wrote down about each document or item."""
+"""What an evaluation recorded about each document or item."""
 
 from __future__ import annotations
 

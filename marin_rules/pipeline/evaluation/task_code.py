@@ -1,4 +1,4 @@
-"""Whether a folder of tasks would execute code: whoever can write into it could then do what its reader may.
+"""Whether a folder of tasks would execute code: anyone who can write to it could then do what its reader may.
 
 lm-eval executes Python for `!function` and `class`, for a metric that it does not have (it asks the library `evaluate`
 for one, which looks into the working directory first), and for data in a format that holds pickled objects. An
@@ -20,7 +20,7 @@ _OTHER_FORMATS = frozenset({"cache", "eval", "generator", "hdf5", "lance", "pand
 
 
 class _Code:
-    """What stands for a tag that lm-eval would execute."""
+    """Replaces a tag that lm-eval would execute."""
 
 
 def yaml_files(names: Iterable[str]) -> list[str]:
@@ -40,7 +40,7 @@ def refuse_code(folder: str, texts: Mapping[str, str], known_metrics: frozenset[
 def _reasons(name: str, text: str, known_metrics: frozenset[str] | None) -> Iterator[str]:
     import yaml
 
-    # The parser of lm-eval: what it cannot read is no task, and no danger.
+    # The parser of lm-eval: what it cannot read is not a task, and not a danger.
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         pass
 

@@ -46,7 +46,7 @@ class EvalTask:
     """What it is called in the results, for the same task with several numbers of examples."""
 
     allow_code: bool = False
-    """Whether Python of its folder may be executed (`!function`, say), by whoever wrote it. Changes no result."""
+    """Whether Python of its folder may be executed (`!function`, say), whoever wrote it. Changes no result."""
 
     @property
     def label(self) -> str:
@@ -85,7 +85,7 @@ def refuse_unknown_here(tasks: Sequence[EvalTask]) -> None:
         if not task.allow_code:
             refuse_code(folder, texts)
         names = {name for text in texts.values() for name in _NAME.findall(text)}
-        # A tag may stand in a list, too: what stands nowhere is no name of anything.
+        # A tag may also be in a list: a name that appears nowhere means nothing.
         if task.name not in names and not any(_occurs(task.name, text) for text in texts.values()):
             raise DataError(f"no task {task.name!r} in {folder}: {near_matches(task.name, sorted(names))}")
 

@@ -1,6 +1,6 @@
 """Whether a model can begin with the weights of another: the same shape, the same tokens, and all files as written.
 
-Levanter would find out late, in words of its own, or not at all: it takes the first layers of a deeper model, and
+Levanter would notice late, with messages of its own, or not at all: it takes the first layers of a deeper model, and
 weights that were learned for other tokens.
 """
 

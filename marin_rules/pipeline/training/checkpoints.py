@@ -71,7 +71,7 @@ def fault_of(checkpoint: Checkpoint) -> str | None:
 
 
 def damage_of(folder: str) -> str | None:
-    """Which file of a checkpoint is not as it was written. Of one that has no list of its files nobody can tell."""
+    """Which file of a checkpoint is not as it was written. For one without a list of its files that cannot be told."""
     listed = read_json(join(folder, LISTING))
     if not isinstance(listed, dict):
         return None
@@ -95,7 +95,7 @@ def choose_checkpoint(
 ) -> Checkpoint | None:
     """The newest whole checkpoint. Those that are not are reported and removed, so that nobody resumes from them.
 
-    One that this training of so many steps cannot have written is refused: it may be worth something to somebody.
+    One that a training of this many steps cannot have written is refused: it may be worth something to somebody.
     """
     for checkpoint in find_checkpoints(folder):
         fault = fault_of(checkpoint)

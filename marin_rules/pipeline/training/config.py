@@ -17,7 +17,7 @@ type Device = Literal["cpu", "gpu", "tpu"]
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """How a model is trained, in the words of Marin's `SimpleTrainConfig`."""
+    """How a model is trained, in the terms of Marin's `SimpleTrainConfig`."""
 
     train_batch_size: int
     """Sequences a step, over all devices."""
@@ -55,7 +55,7 @@ class Hyperparameters:
 
     steps_per_eval: int = 1000
     max_eval_batches: int | None = None
-    """How much of each validation set is looked at, in batches of `train_batch_size`; None is all of it."""
+    """How much of each validation set is evaluated, in batches of `train_batch_size`; None is all of it."""
 
     steps_per_export: int = 10_000
     """How often a checkpoint is kept for good. The last one always is."""
@@ -85,7 +85,7 @@ class Running:
     """With what, and how closely watched. Nothing here changes a model of text."""
 
     device: Device = "cpu"
-    """What the step was given; training does not start where it is missing."""
+    """What the step was given; training does not start if it is missing."""
 
     per_device_parallelism: int = -1
     """Sequences at a time on a device; the rest of a batch follows. -1 is all of them at once. Only of conversations it
@@ -95,7 +95,7 @@ class Running:
     """How much work a kill may cost at most."""
 
     progress_seconds: float = 10.0
-    """How often a line says how far training is."""
+    """How often a line reports progress."""
 
     wandb: WandbConfig | None = None
     tensorboard: bool = False
@@ -125,7 +125,8 @@ class TrainConfig:
     """A Hugging Face folder with weights and tokenizer to begin with; of a training step's output, its last export."""
 
     initialize_from_checkpoint_path: str | InputName | None = None
-    """The output of a training step, or one of its checkpoints, whose weights to begin with. The optimizer starts anew.
+    """The output of a training step, or one of its checkpoints, whose weights to begin with. The optimizer starts
+    afresh.
     """
 
     running: Running = field(default_factory=Running)

@@ -1,4 +1,4 @@
-"""What keeps a model from being trained, said so that one knows what to change."""
+"""What keeps a model from being trained, with what to change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from marin_rules import MarinRulesError
 
 
 class TrainingError(MarinRulesError):
-    """A config, data or a device with which training cannot start, or cannot go on."""
+    """A config, data or a device with which training cannot start or continue."""
 
 
 class NonFiniteLoss(TrainingError):

@@ -42,9 +42,9 @@ def check_export(folder: str) -> None:
 
 
 def remove_cut_exports(folder: str, say: Callable[[str], None] = print) -> list[str]:
-    """Exports that a kill has cut short, and that the resumed run did not come by again. Gives the whole ones.
+    """Exports that a kill has cut short, and that the resumed run did not redo. Returns the whole ones.
 
-    Links are no exports: what they lead to is neither looked at nor written to.
+    Links are not exports: their targets are neither read nor written.
     """
     names = [name for name in folders_in(folder, links=False) if _STEP.fullmatch(name)]
     whole = []

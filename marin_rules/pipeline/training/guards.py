@@ -1,4 +1,4 @@
-"""What is refused: while an experiment is planned where that is possible, else by name before training starts."""
+"""What is refused: while an experiment is planned if possible, otherwise by name before training starts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_hyperparameters(given: Hyperparameters) -> None:
 
 
 def check_running(running: Running) -> None:
-    """Refuse numbers with which a run cannot be looked after."""
+    """Refuse numbers with which a run cannot be monitored."""
     # To Levanter, an interval of 0 is none at all.
     _check_number("checkpoint_minutes", running.checkpoint_minutes, above=0)
     _check_number("progress_seconds", running.progress_seconds, least=0)
@@ -174,7 +174,7 @@ def check_vocabulary(model_vocabulary: int, tokenizer_vocabulary: int, where: st
 
 
 def check_initialization(model: LlamaConfig | None, from_hf: object, from_checkpoint: object) -> None:
-    """Refuse two beginnings, or a model of no shape."""
+    """Refuse two starting points, or a model without a shape."""
     if from_hf is not None and from_checkpoint is not None:
         raise TrainingError("initialize_from_hf and initialize_from_checkpoint_path are two starting points: give one")
     if model is None and from_hf is None:

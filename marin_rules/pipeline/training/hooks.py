@@ -17,7 +17,7 @@ from marin_rules.pipeline.training.interruption import StopSignal
 from marin_rules.pipeline.training.levanter_config import Places, checkpoint_settings
 from marin_rules.pipeline.training.metrics import Recorder
 
-_END_OF_STEP = "throughput/loading_time"  # The last thing that Levanter reports of a step.
+_END_OF_STEP = "throughput/loading_time"  # The last thing that Levanter reports about a step.
 
 
 def recording_tracker(recorder: Recorder, *, evaluates_average_too: bool = False) -> Any:
@@ -99,7 +99,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def optional_trackers(running: Running, places: Places, *, resumed_from: int | None) -> tuple[Any, ...]:
-    """Weights & Biases and TensorBoard, where they are wanted."""
+    """Weights & Biases and TensorBoard, if requested."""
     trackers: list[Any] = []
     if running.wandb is not None:
         trackers.append(_wandb(running.wandb, running.tags, places, is_resumed=resumed_from is not None))
@@ -137,7 +137,7 @@ def _wandb(wandb: WandbConfig, tags: tuple[str, ...], places: Places, *, is_resu
         group=wandb.group,
         tags=[*wandb.tags, *tags],
         mode=wandb.mode,
-        resume="allow" if is_resumed else None,  # What begins anew takes the place of the run before it.
+        resume="allow" if is_resumed else None,  # A training that starts over replaces the previous run.
         save_code=False,
     )
 
@@ -176,7 +176,7 @@ def watched_checkpointer(
         def on_step(self, *, tree: Any, step: int, force: bool = False) -> None:
             recorder.stop_at_fault()
             step = int(step)
-            if step == resumed_from:  # That one is there, and has been looked through.
+            if step == resumed_from:  # That one exists, and has been checked.
                 return
             if not force:
                 stop.listen()
@@ -206,7 +206,7 @@ def watched_checkpointer(
         def _end(self, step: int) -> None:
             self.wait_until_finished()
             recorder.say(f"step {step + 1}/{recorder.work.steps}: stopped by a signal")
-            any_process(True)  # Whoever still waits for the first process would be aborted when that ends.
+            any_process(True)  # A process that still waits for the first one would be aborted when that ends.
             stop.end_process()
 
         def _discover_temporary_checkpoints(self) -> list[Any]:

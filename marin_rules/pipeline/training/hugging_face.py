@@ -1,4 +1,4 @@
-"""Models in Hugging Face folders, as far as a run has to know them before it begins with their weights."""
+"""Models in Hugging Face folders, as far as a run has to know them before it starts from their weights."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _scaling(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_same_tokens(folder: str, tokenizer: TokenizerFolder, data_path: str) -> None:
-    """Refuse a model whose tokens mean something else than those of the data."""
+    """Refuse a model whose tokens mean something other than those of the data."""
     try:
         with local_tokenizer(folder) as models:
             differs = models.sha256 != tokenizer.sha256

@@ -27,7 +27,7 @@ class StopSignal:
         self._listens = False
 
     def listen(self) -> None:
-        """From now on a signal is only noted. Elsewhere than in the main thread Python cannot listen."""
+        """From now on a signal is only noted. Outside the main thread Python cannot handle signals."""
         if self._listens or threading.current_thread() is not threading.main_thread():
             return
         self._before = signal.signal(signal.SIGTERM, self._note)
@@ -40,7 +40,7 @@ class StopSignal:
             self._listens = False
 
     def end_process(self) -> None:
-        """Give in to the signal: the process ends, unless whoever called the training handles it as well."""
+        """Give in to the signal: the process ends, unless the caller of the training handles it as well."""
         self.ignore()
         os.kill(os.getpid(), signal.SIGTERM)
         raise TrainingError("training was stopped by SIGTERM; the next run resumes from the checkpoint it has written")

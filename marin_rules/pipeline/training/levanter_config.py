@@ -1,4 +1,4 @@
-"""Our configs in Levanter's words: a pure translation, except that Levanter is imported for it. For data,
+"""Our configs in Levanter's terms: a pure translation, except that Levanter is imported for it. For data,
 `marin_rules.pipeline.levanter_data` does the same.
 """
 
@@ -36,7 +36,8 @@ class Places:
 
 
 def model_config(model: LlamaConfig, tokenizer: str) -> Any:
-    """Levanter's model. Its converter to Hugging Face must know the tokenizer, lest it ask the hub for one."""
+    """Levanter's model. Its converter to Hugging Face must know the tokenizer, so that it does not ask the hub for
+    one."""
     from levanter.layers.rotary import DefaultRotaryEmbeddingsConfig, Llama3RotaryEmbeddingsConfig
     from levanter.models.llama import LlamaConfig as LevanterLlamaConfig
 
@@ -124,7 +125,7 @@ def trainer_config(
 
 
 def _eval_batches(given: Hyperparameters, running: Running, devices: int) -> int | None:
-    """Levanter evaluates in batches as small as it trains in, but what is looked at must not depend on their size."""
+    """Levanter evaluates in batches as small as it trains in, but what is evaluated must not depend on their size."""
     if given.max_eval_batches is None or running.per_device_parallelism == -1:
         return given.max_eval_batches
     return given.max_eval_batches * given.train_batch_size // (running.per_device_parallelism * devices)

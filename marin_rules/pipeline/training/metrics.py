@@ -1,7 +1,7 @@
 """`metrics.jsonl`: a line a step and a line an evaluation, each there as soon as it is known, and each only once.
 
 A line of a step is written before a checkpoint of that step can be, so that whatever a run resumes from, the lines up
-to there exist. A resumed run cuts the file back to its checkpoint and goes on behind it. A local file grows line by
+to there exist. A resumed run cuts the file back to its checkpoint and continues from there. A local file grows line by
 line, and is written as a whole once more at the end; of a URL, which cannot grow, the whole file is written again now
 and then, and before each checkpoint. If that fails in between, the next time makes up for it; before a checkpoint it
 must not fail.
@@ -114,7 +114,7 @@ class Recorder:
         self._recent: deque[float] = deque(maxlen=_WINDOW)
 
     def steps_without_line(self) -> list[int]:
-        """Steps that were done, but whose lines somebody has removed, or a machine that went down has not kept."""
+        """Steps that were done, but whose lines somebody has removed, or a machine that went down has lost."""
         found = {line["step"] for line in self.lines if "train/loss" in line}
         return [step for step in range(self.last_step + 1) if step not in found]
 
@@ -191,7 +191,7 @@ class Recorder:
             self._write_all()
 
     def _draw_now_and_then(self) -> None:
-        """A running training has a curve to look at, too. Nothing depends on it: the last one is drawn at the end."""
+        """Draw a curve for the running training, too. Nothing depends on it: the last one is drawn at the end."""
         if (now := self._timer()) - self._drawn < _DRAW_SECONDS:
             return
         self._drawn = now

@@ -1,9 +1,9 @@
-"""What a run is trained from, written down when it begins: whoever resumes it has to have the same.
+"""What a run is trained from, recorded when it begins: a resumed run must have the same.
 
 A path says which steps the data and the first weights come from, not what these steps have made. If they are made
 again while a training is stopped half-way, its checkpoints are of data that is no longer there. Such a training is
 refused and left as it is: it may have taken weeks, and only people know what it is worth. A finished training that is
-run again, as people have said by then, begins anew.
+run again, which is an explicit request, starts over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ type Origin = Mapping[str, Any]
 
 _FILES = ("training.json", "metrics.jsonl")
 _FOLDERS = ("hf", "preferences", "tensorboard", "report", "checkpoints")
-"""What a run writes. The checkpoints are the last to go, for the note is among them."""
+"""What a run writes. The checkpoints are removed last, because the note is among them."""
 
 _NOT_OF_A_MODEL = (".md", ".txt", ".lock", ".metadata", "generation_config.json")
 """Files beside the weights that may change without anybody's training being another."""
@@ -30,7 +30,7 @@ _END = 1 << 20
 
 
 def begin_or_go_on(output: str, origin: Origin) -> None:
-    """Clear a finished run away, and refuse one that began with something else. For the first process alone."""
+    """Remove a finished run, and refuse one that began with something else. Only for the first process."""
     note, now = join(output, "checkpoints", "origin.json"), json.loads(json.dumps(origin))
     folders = [join(output, name) for name in _FOLDERS]
     forget_if_done_before(output, [join(output, name) for name in _FILES], folders, only_if_finished=True)
@@ -46,7 +46,7 @@ def begin_or_go_on(output: str, origin: Origin) -> None:
 
 
 def content_of(folder: str, *, whole: bool) -> dict[str, list[int]]:
-    """By which one sees that a folder's files are others: sizes and checksums of all bytes.
+    """What shows that a folder's files have changed: sizes and checksums of all bytes.
 
     Of a model (not `whole`), only what it is computed with counts, and of each file only its end: other weights differ
     everywhere.

@@ -38,7 +38,7 @@ def write_loss_curve(folder: str, lines: Sequence[Line]) -> None:
 
 
 def evaluated_sets(lines: Sequence[Line]) -> dict[str, str]:
-    """The losses to draw, by label: of each set if there are several, for what one gains another may lose."""
+    """The losses to draw, by label: of each set if there are several, because what one gains another may lose."""
     names = sorted({name for line in lines for name in line})
     sets = {match[1]: name for name in names if (match := SET_LOSS.fullmatch(name))}
     return sets if len(sets) > 1 else {"evaluation": "eval/loss"}

@@ -31,7 +31,7 @@ def conclude(
     compared: Mapping[str, Mapping[str, float]],
     more: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Look the results through, and write what is said of them."""
+    """Check the results, and write what is reported about them."""
     last = given.num_train_steps - 1
     trained = [line for line in recorder.lines if "train/loss" in line]
     if recorder.last_step != last:

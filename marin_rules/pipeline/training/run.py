@@ -1,7 +1,7 @@
 """A run of Levanter, whatever it trains: devices found, processes met, resumed where it was stopped, and watched.
 
-Levanter's own main functions do the training. Around them, this sees to it that a run that was stopped anywhere goes on
-from its last whole checkpoint, with the metrics up to there, and that failures say what to change.
+Levanter's own main functions do the training. Around them, this module makes sure that a run that was stopped anywhere
+resumes from its last whole checkpoint, with the metrics up to there, and that failures say what to change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Devices:
 def prepare_environment(running: Running) -> None:
     """Variables that libraries read when they are imported. Whatever the user has set is left alone."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("TQDM_DISABLE", "1")  # Our own lines say how far it is, and fit a log.
+    os.environ.setdefault("TQDM_DISABLE", "1")  # Our own lines report progress, and suit a log.
     quiet_libraries()
     if running.device == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -144,7 +144,7 @@ def _end_loaders() -> None:
 
 
 def _agreed_checkpoint(folder: str, is_first: bool, steps: int) -> Checkpoint | None:
-    """The first process looks, and tells the others: they might see a folder that it is about to remove."""
+    """The first process checks, and informs the others: they might see a folder that it is about to remove."""
     import jax
     import numpy
     from jax.experimental import multihost_utils

@@ -16,7 +16,7 @@ _AT_A_TIME = 1 << 20
 
 
 def rows_of(cache: str, length: int, most: int | None = None) -> Array:
-    """The first rows of a finished cache, at most so many: its tokens from the first on, cut into rows."""
+    """The first rows of a finished cache, at most this many: its tokens from the first on, cut into rows."""
     import numpy
     from levanter.store.cache import TreeCache
     from levanter.utils.thread_utils import blocking_wait

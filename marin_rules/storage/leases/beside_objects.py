@@ -2,13 +2,13 @@
 
 No object store changes two objects at once, so a commit cannot compare the lease and write the status in one go. Two
 comparisons do instead. A commit first reads the lease, and then writes the status on condition that the status is as
-this worker last saw it. Whoever takes a lease over reads the status and then writes its own RUNNING, on the same
+this worker last saw it. A worker that takes over a lease reads the status and then writes its own RUNNING, on the same
 condition. From that write on, every commit of the predecessor fails: it relies on a status that is gone. If the
 predecessor's commit arrived earlier, the write of RUNNING fails (`ChangedError`); the successor reads the status again
 and finds the step done. So a step is committed once, wherever the two workers stop, and however late their writes are.
 
 A lease is given back by deleting it, or, on a store that ignores the condition of a deletion and so might delete a
-successor's, by a conditional write of `FREE`. That one stays; whoever wants the lease replaces it.
+successor's, by a conditional write of `FREE`. That one stays, and the next holder replaces it.
 
 That requires versions that never recur. GCS generations do not. The ETag of S3 is a hash of the content: a
 writer there must put something unique into what it writes (see `marin_rules.state.status.status_bytes`).

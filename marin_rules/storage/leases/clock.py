@@ -1,8 +1,8 @@
 """The clocks by which leases are judged. A holder and those who wait for its lease each use the more careful one.
 
 Other machines' clocks run on while this one is suspended: the holder of a lease therefore counts that time
-(`since_boot`). Whoever waits for a lease does not (`monotonic`): while this machine was suspended, a holder on the same
-machine could not refresh its lease either.
+(`since_boot`). A process that waits for a lease does not (`monotonic`): while this machine was suspended, a holder on
+the same machine could not refresh its lease either.
 """
 
 import time

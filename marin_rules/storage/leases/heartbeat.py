@@ -1,7 +1,7 @@
 """The heartbeat of a lease: refreshed from a thread of its own, which does nothing else, since a store may be slow.
 
 Errors are retried while the lease is certainly still ours, and count as a loss after that: no process may rely on a
-lease that others may already have taken over. The step must then be stopped; `wake` tells whoever watches over it.
+lease that others may already have taken over. The step must then be stopped; `wake` notifies its supervisor.
 
 A process that was paused (SIGSTOP, a suspended job or machine) for so long that others may have taken its
 lease does not know whether somebody did. It is in doubt until the next refresh is answered: nothing may be done

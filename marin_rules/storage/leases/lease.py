@@ -7,7 +7,7 @@ How it is kept, whatever goes wrong:
 - A fence. A takeover increments the epoch and changes the file. A worker that lost its lease cannot refresh
   it, cannot delete its successor's, and cannot `commit` a status, which is written only while the lease is
   as this worker left it (on an object store in two steps, see `beside_objects`). It could still write data:
-  whoever gets a `LeaseLostError` has to stop.
+  a worker that gets a `LeaseLostError` has to stop.
 - No foreign clocks. A lease is stale when its bytes have not changed for its lifetime by the clock of
   the one who watches, or at once when its holder's process is dead on this machine (see `owner`).
 - Lost answers. A write that raised an error may have been made: a worker recognises its own bytes.
@@ -171,7 +171,8 @@ class Lease:
                 raise self._refused()
 
     def overwrite(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Commit whatever is there: for files that are the holder's alone, where a predecessor's late write goes."""
+        """Commit regardless of the present content: for files of the holder alone, where a predecessor's late write may
+        lie."""
         for attempt in range(_RACES):
             try:
                 return self.commit(path, data, durable=durable)

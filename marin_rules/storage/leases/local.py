@@ -9,7 +9,7 @@
 - The lock is held for a comparison and one rename, and ends with its process: none is ever left behind. A lock that is
   held for longer belongs to an outsider, and is waited for only so long.
 - Nobody may read the lease file who may not write it: to read a file is enough to lock it, and a stranger's lock would
-  stop every worker. Whoever may not read it still sees whose it is, and whether it changes.
+  stop every worker. Users who may not read it still see whose it is, and whether it changes.
 
 The directory may be removed at any time. The lease is then lost, and a worker that did not know cannot
 bring the directory back by a commit: the file to commit was waiting in it and went with it.
@@ -233,7 +233,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 
 def _mode_for_writers(folder: str) -> int:
-    """What a new file here is to be open for: reading and writing for whoever may write to it, nothing for others."""
+    """The mode of a new file here: reading and writing for those who may write to it, nothing for others."""
     with contextlib.suppress(OSError, AttributeError):
         os.getxattr(folder, "system.posix_acl_default")
         return 0o666  # The folder's ACL says who may do what, and setting a mode would revoke it.

@@ -39,7 +39,7 @@ class Owner:
 
     @classmethod
     def current(cls) -> Self:
-        """This process, under a worker id of its own at each call. A forked child has to call it anew."""
+        """This process, under a worker id of its own at each call. A forked child has to call it again."""
         host, pid = os.uname().nodename, os.getpid()
         boot_id, pid_namespace = _place() or (None, None)
         process = _Process.find(pid) if boot_id else None

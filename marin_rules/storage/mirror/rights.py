@@ -5,9 +5,9 @@
 
 (The names are hashes.) This way many readers can copy files of one directory at the same time, while a bulk copy needs
 one lease for a directory instead of one for each file. The two kinds see each other, since both first write and then
-look: whoever copies one file gives its lease back while the whole directory is being copied, and waits; whoever copies
-the directory leaves out the files whose leases it finds, and comes back for them one by one. Nobody waits while holding
-a lease, so nobody waits forever.
+look: a worker that copies one file gives its lease back while the whole directory is being copied, and waits; a worker
+that copies the directory leaves out the files whose leases it finds, and returns for them one by one. Nobody waits
+while holding a lease, so nobody waits forever.
 
 A holder that was killed is succeeded at once on its machine, and after the lifetime of a lease elsewhere.
 """

@@ -53,7 +53,7 @@ class Found:
 
     @property
     def info(self) -> dict[str, Any]:
-        """As fsspec tells it."""
+        """In fsspec's format."""
         return {**self.details, "name": self.path, "size": self.details.get("size"), "type": self.details["type"]}
 
 

@@ -25,7 +25,7 @@ _LONG_RETRY_SECONDS = 120.0
 """For the pieces of a log, which nothing waits for."""
 
 _SMALL_BYTES = 1 << 20
-"""Up to this size an object is fetched and written anew, which takes fewer calls than to compose it."""
+"""Up to this size an object is fetched and rewritten, which takes fewer calls than composing it."""
 
 
 class GcsObjects:

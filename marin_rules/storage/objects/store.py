@@ -48,7 +48,7 @@ class ObjectStore(Protocol):
         """Write the object if it is at version `expected` (`None`: if it is absent); `None` when it is not."""
 
     def put(self, url: str, data: bytes) -> None:
-        """Write the object, whatever is there."""
+        """Write the object, whatever exists there."""
 
     def state(self, url: str) -> ObjectState | None:
         """Version and size of the object, `None` when there is none."""

@@ -45,7 +45,7 @@ _READY_SECONDS = 10.0
 class WarmServer:
     """The driver's handle of the server. `OSError` if the temporary folder has no room for its pipes.
 
-    The server imports all that workers need while the driver is still busy, and serves once it is told of the plan.
+    The server imports all that workers need while the driver is still busy, and serves once it knows the plan.
     """
 
     def __init__(self) -> None:

@@ -231,7 +231,7 @@ class _Reply:
         self._pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         os.set_blocking(self._pipe, True)  # Only to open it may not wait for a reader.
         self.client = None if is_drivers else self._pipe
-        """By which the worker sees that its job is gone. A step goes on without its driver."""
+        """By which the worker sees that its job is gone. A step continues without its driver."""
 
     def say(self, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -260,7 +260,7 @@ def _run(plan: FrozenPlan, arguments: list[str], client: int | None, process: St
     try:
         return run_worker(parse(arguments), plan, client=client, process=process)
     except Exception:
-        traceback.print_exc()  # A fault of ours; the step counts as failed, the worker goes on.
+        traceback.print_exc()  # A fault of ours; the step counts as failed, the worker continues.
         return EXIT_FAILED
 
 
