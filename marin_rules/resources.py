@@ -471,7 +471,7 @@ def _require_amount(name: str, value: float) -> None:
 
 
 def _require_kind(device: CpuConfig | GpuConfig | TpuConfig, kind: DeviceKind, advice: str = "leave it out") -> None:
-    """Refuse a second argument that is not the kind, which it is in Marin."""
+    """Refuse a device whose kind is not its class's. The second argument is the kind, as in Marin."""
     if device.kind != kind:
         raise ValueError(f"kind is {device.kind!r}, and that of a {type(device).__name__} is {kind!r}: {advice}")
 

@@ -25,7 +25,7 @@ _CANNOT = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
 def flush_folder(path: str, *, leave_out: str) -> None:
-    """Wait for what is in the folder, without what is right in it and whose name begins with `leave_out`.
+    """Flush the folder's contents, except entries directly in it whose names begin with `leave_out`.
 
     Links lead elsewhere, and are not followed. An `OSError` says that something may be lost.
     """

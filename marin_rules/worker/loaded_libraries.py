@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 _has_preloaded = "LD_PRELOAD" in os.environ or os.path.exists("/etc/ld.so.preload")
-"""Libraries that are injected into every program, mostly to write a report about it at its end."""
+"""Whether libraries are injected into every program: most of them write a report about it at its end."""
 
 
 class _Library(ctypes.Structure):

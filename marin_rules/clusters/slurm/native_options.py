@@ -54,7 +54,7 @@ def native_options(resources: Mapping[str, Any], *, threads: int, log: str, extr
 
 
 def _without(words: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The options that `more` does not also set. If both are given, the library picks one of them: of `--mem`, the
+    """The options that `more` does not set. Given an option twice, the library picks one of them: of `--mem`, the
     larger."""
     spoken_of = {_subject(word) for word in more}
     return [word for word in words if _subject(word) not in spoken_of]

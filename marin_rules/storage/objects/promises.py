@@ -67,8 +67,8 @@ _known: dict[str, Promises] = {}
 
 
 def require_promises(url: str, say: Callable[[str], None] = lambda text: None) -> Promises:
-    """What the store of a lease at `url` promises; `StorageError` if that is too little and was not accepted by
-    variable."""
+    """What the store of a lease at `url` promises; `StorageError` if that is too little, unless the variable accepts
+    it."""
     promises = _promises(url)
     if not promises.broken:
         return promises
