@@ -81,7 +81,7 @@ def _read(path: Path, changed: int, size: int) -> dict[str, Any]:
         content = {}
     if not isinstance(content, dict):
         raise SettingsError(
-            f"cluster file {path} must be a mapping with blocks such as 'data:' and 'slurm:', not a {kind(content)}"
+            f"cluster file {path} must be a mapping with blocks such as 'data:' and 'slurm:', not {kind(content)}"
         )
     _check(path, content)
     return content

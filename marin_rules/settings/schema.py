@@ -21,8 +21,15 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import ValidationError
 
-_KINDS = {"object": "mapping", "array": "list", "integer": "whole number", "boolean": "true or false"}
-"""What people call the types of JSON."""
+_KINDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "a string",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+}
+"""What people call the types of JSON, with their articles."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,14 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
 
 
 def kind(value: object) -> str:
-    """What people call the type of a value."""
+    """What people call the type of a value, with its article."""
+    if value is None:
+        return "empty"
     if isinstance(value, bool):
-        return "true or false"
-    names = {"dict": "mapping", "str": "string", "NoneType": "blank", "int": "number", "float": "number"}
-    return names.get(type(value).__name__, type(value).__name__)
+        return str(value).lower()
+    types = {dict: "object", list: "array", str: "string", int: "number", float: "number"}
+    name = types.get(type(value))
+    return f"a {type(value).__name__}" if name is None else _KINDS[name]
 
 
 @cache
@@ -138,7 +148,7 @@ def _odd_keys(content: Any, where: str = "") -> Iterator[Problem]:
     if isinstance(content, dict):
         for key, value in content.items():
             if not isinstance(key, str):
-                message = f"has the key {key!r}; a key must be a string, not a {kind(key)}"
+                message = f"has the key {key!r}; a key must be a string, not {kind(key)}"
                 yield Problem(where, content, message, f"it in quotes: '{key}'")
                 return
             yield from _odd_keys(value, f"{where}.{key}" if where else key)
@@ -157,7 +167,7 @@ def _problem(error: ValidationError) -> Problem:
     message = f"has the key {value!r}" if "propertyNames" in error.absolute_schema_path else f"is {value!r}"
     if error.validator == "type":
         wanted = expected[0] if isinstance(expected, list) else expected
-        message += f"; it must be a {_KINDS.get(wanted, wanted)}, not a {kind(value)}"
+        message += f"; it must be {_KINDS[wanted]}, not {kind(value)}"
         advice = None if wanted == "object" else advice
     elif error.validator == "minimum":
         message += f"; it must be at least {expected}"

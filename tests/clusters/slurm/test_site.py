@@ -121,8 +121,9 @@ def test_what_is_not_there_is_refused_with_what_is(
         ("slurm: {max_memory: 180}", ["slurm.max_memory", "with a unit"]),
         ("slurm: {gpus: {A100: {count: 0}}}", ["slurm.gpus.A100.count is 0", "how many GPUs"]),
         ("slurm: {tasks_at_once: 0}", ["slurm.tasks_at_once is 0", "how many tasks"]),
-        ("slurm: {gpus: [A100]}", ["slurm.gpus", "must be a mapping"]),
-        ("slurm: {partition: 7}", ["slurm.partition is 7", "must be a string"]),
+        ("slurm: {gpus: [A100]}", ["slurm.gpus", "must be a mapping, not a list"]),
+        ("slurm: {partition: 7}", ["slurm.partition is 7", "must be a string, not a number"]),
+        ("slurm: {partition: true}", ["slurm.partition is True", "must be a string, not true"]),
         ("slurm: cpu", ["slurm is 'cpu'", "must be a mapping"]),
     ],
 )
