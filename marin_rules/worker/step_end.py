@@ -30,6 +30,7 @@ from marin_rules.completion import is_declared_complete
 from marin_rules.worker.end_beside_threads import end_beside_threads, has_daemon_threads
 from marin_rules.worker.loaded_libraries import loaded_so_far
 from marin_rules.worker.noted_signals import noted_stop_signal
+from marin_rules.worker.sayable import sayable
 
 END_SECONDS_VARIABLE = "MARIN_STEP_END_SECONDS"
 _END_SECONDS = 600.0
@@ -82,10 +83,10 @@ def prepare_end() -> None:
 def lingering() -> tuple[str, ...]:
     """What this process has to wait for before it can end."""
     threads = [thread for thread in threading.enumerate() if not thread.daemon]
-    found = [f"thread {thread.name}" for thread in threads if thread is not threading.current_thread()]
+    found = [f"thread {sayable(thread.name)}" for thread in threads if thread is not threading.current_thread()]
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is not None:
-        found += [f"process {child.name}" for child in multiprocessing.active_children() if not child.daemon]
+        found += [f"process {sayable(child.name)}" for child in multiprocessing.active_children() if not child.daemon]
     return tuple(found)
 
 
