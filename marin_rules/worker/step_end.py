@@ -53,7 +53,7 @@ _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
 
 # Globals: the interpreter runs exit handlers, hooks and finalisers of this process with nothing of ours.
 _exit_code = 0
-_last_word: tuple[int, Callable[[], None]] = (0, lambda: None)
+_last_word: tuple[int, Callable[[], None] | None] = (0, None)
 _has_lost_data = False
 _is_settled = False
 _has_closed_uploads = False
@@ -90,20 +90,26 @@ def lingering() -> tuple[str, ...]:
     return tuple(found)
 
 
-def end(code: int, last_word: Callable[[], None] = lambda: None) -> NoReturn:
+def end(code: int, last_word: Callable[[], None] | None = None) -> NoReturn:
     """End this process as Python ends, with this exit code if nothing goes wrong on the way.
 
-    `last_word` is said once threads have ended, the step's exit handlers have run and its files are written.
+    `last_word` is said once threads have ended, the step's exit handlers have run and its files are written. It may
+    take its time: a disk with much to take is no hang.
     """
     global _exit_code, _last_word
     _exit_code, _last_word = code, (os.getpid(), last_word)
-    faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
+    _bound_the_rest()
     if code in _GOOD:
         _refuse_lost_data()  # Again: the step may have put hooks of its own in their place.
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
     ctypes.pythonapi.Py_Exit(code)
     raise AssertionError("unreachable")
+
+
+def _bound_the_rest() -> None:
+    """From now on this process has so long to end."""
+    faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
 
 
 def end_forked_copy(error: BaseException | None) -> NoReturn:
@@ -145,8 +151,10 @@ def _settle() -> None:
         os._exit(EXIT_UNWRITTEN)
     try:
         process, last_word = _last_word
-        if os.getpid() == process:  # And no copy that an exit handler has forked.
+        if last_word is not None and os.getpid() == process:  # And no copy that an exit handler has forked.
+            faulthandler.cancel_dump_traceback_later()
             last_word()
+            _bound_the_rest()
     except BaseException:
         _print_traceback()
         os._exit(1)
