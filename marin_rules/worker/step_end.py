@@ -248,7 +248,7 @@ def _refuse_lost_data() -> None:
     def judge(error: BaseException | None) -> None:
         global _has_lost_data
         is_late = _has_closed_uploads and isinstance(error, ValueError)  # What a closed file says to a write.
-        if is_late or (isinstance(error, OSError) and error.errno in _LOST_DATA):
+        if is_late or (isinstance(error, OSError) and _means_lost_data(error)):
             _has_lost_data = True
             if _is_settled:
                 os._exit(EXIT_UNWRITTEN)
@@ -262,6 +262,22 @@ def _refuse_lost_data() -> None:
         judge(arguments.exc_value)
 
     sys.unraisablehook, threading.excepthook = judge_unraisable, judge_thread
+
+
+def _means_lost_data(error: OSError) -> bool:
+    if error.errno == errno.EIO and _has_terminals():
+        return False  # It is how reading from a terminal ends when its other end is closed.
+    return error.errno in _LOST_DATA
+
+
+def _has_terminals() -> bool:
+    """Whether this process has made a terminal for a program of its own."""
+    links = []
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return any(link.endswith("/ptmx") for link in links)
 
 
 def _has_destructors() -> bool:

@@ -88,6 +88,15 @@ GOOD = """
         gc.callbacks.append(decorators.note)  # As jax does.
         write(path)
 
+    def reads_a_terminal(path):
+        import threading
+        master, other_end = os.openpty()
+        os.close(other_end)
+        thread = threading.Thread(target=os.read, args=(master, 1))  # Ends with EIO: there is no more.
+        thread.start()
+        thread.join()
+        write(path)
+
     def buffered_for_the_log(path):
         KEPT.append(open(1, "w", closefd=False))
         KEPT[-1].write("the end of the log")
