@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
 from marin_rules.storage.flush import flush_folder
 from marin_rules.worker.step_call import Outcome
 
@@ -18,3 +22,19 @@ def brought_to_disk(outcome: Outcome, output_path: str) -> Outcome:
             error=f"its function returned, but what it had written could not be brought to the disk: {error}"
         )
     return outcome
+
+
+@contextlib.contextmanager
+def said_if_slow(say: Callable[[str], None], seconds: float) -> Iterator[None]:
+    """Say once that the disk is waited for, if that takes so long: nothing else is heard of the step meanwhile, and
+    a signal to stop does not end it, for its work is done."""
+    reminder = threading.Timer(
+        seconds, say, ("its function has returned; the disk has yet to take what it has written",)
+    )
+    reminder.daemon = True
+    reminder.start()
+    try:
+        yield
+    finally:
+        reminder.cancel()
+        reminder.join()

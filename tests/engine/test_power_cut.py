@@ -7,6 +7,7 @@ gives a name.
 from __future__ import annotations
 
 import os
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,33 @@ def test_what_the_disk_did_not_take_is_no_success(lab: Lab, notes: Path) -> None
     assert lab.status_of("write") == "FAILED"
     assert lab.snakemake(experiment=file).code == 0
     assert lab.status_of("write") == "SUCCESS"
+
+
+SLOW = """
+    import os
+    import time
+
+    fsync = os.fsync
+
+    def slow(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        log = os.path.join(os.path.dirname(path), ".executor_log")
+        while os.path.basename(path) == "a" and "the disk has yet to take" not in open(log).read():
+            time.sleep(0.01)
+        fsync(descriptor)
+
+    os.fsync = slow
+"""
+
+
+def test_a_step_that_waits_for_the_disk_says_so(lab: Lab) -> None:
+    slow = lab.folder / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(textwrap.dedent(SLOW))
+    env = {"PYTHONPATH": str(slow), "MARIN_STEP_END_SECONDS": "1"}
+    result = lab.snakemake(experiment=lab.experiment(EXPERIMENT), env=env)
+    assert result.code == 0, result.output
+    assert "[write] its function has returned; the disk has yet to take what it has written" in result.output
 
 
 def test_no_book_is_named_before_the_disk_was_asked_for_it(lab: Lab, notes: Path) -> None:
