@@ -1,4 +1,4 @@
-"""What `--until` and `--omit-from` leave out of a run, as Snakemake will: determined before it makes any job."""
+"""What `--until` and `--omit-from` leave out of a run: determined before Snakemake makes any job."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class Cut:
     def among(self, names: Collection[str]) -> Cut:
         """As far as step names show: only Snakemake knows what else a rule needs."""
         return self if all(name in names for name in self.until) else Cut(omit_from=self.omit_from)
+
+    def is_among(self, names: Collection[str]) -> bool:
+        """Whether everything in it is the name of a step."""
+        return all(name in names for name in (*self.until, *self.omit_from))
 
 
 def left_out(

@@ -203,6 +203,18 @@ class Invocation:
             omit_from=frozenset(map(str, settings.omit_from or ())),
         )
 
+    def take_cut_over(self) -> None:
+        """Let Snakemake leave nothing out: it gets the targets that are left. To be called while the DAG is built.
+
+        After a job of a rule in `--until` it starts nothing that needs it, not even another job of that rule, and then
+        ends with an error.
+        """
+        dag, settings = self._workflow.dag, self._workflow.dag_settings
+        for names in (dag.untilrules, dag.untilfiles):
+            names.difference_update(map(str, settings.until or ()))
+        for names in (dag.omitrules, dag.omitfiles):
+            names.difference_update(map(str, settings.omit_from or ()))
+
     def is_over(self, is_done: Callable[[str], bool]) -> bool:
         """Whether all jobs of the run have ended well, whatever Snakemake says of the run.
 

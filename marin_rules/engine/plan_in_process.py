@@ -175,6 +175,15 @@ class PlanInProcess:
         """What the command line may call a step."""
         return (rule := self.rule(step)), f"{step.key}{SEPARATOR}{rule}"
 
+    def _all_names(self) -> set[str]:
+        return {name for step in self.plan.steps for name in self._names(step)}
+
+    @property
+    def knows_cut(self) -> bool:
+        """Whether the command line leaves something out, all of that are steps, and so is all that Snakemake runs."""
+        names_any = bool(self.cut.until or self.cut.omit_from)
+        return names_any and not self.plan.run.rule_files and self.cut.is_among(self._all_names())
+
     def estimates(self) -> list[Estimate]:
         """What the steps that this run is about to run may cost. Known once the DAG is built."""
         verdicts = () if self.assessment is None else self.assessment.verdicts
@@ -201,7 +210,7 @@ class PlanInProcess:
             self._assessed_at = time.time()
             whole = assess_stored(self.plan, statuses, [step.index for step in steps if forced(step)])
             self._asked_again = frozenset(verdict.step.index for verdict in whole.verdicts if verdict.anew)
-            cut = self.cut.among({name for step in steps for name in self._names(step)}) if self.cut.until else self.cut
+            cut = self.cut.among(self._all_names()) if self.cut.until else self.cut
             self._left_out = left_out(whole.scheduled, self._names, cut)
             self.assessment = whole.without(self._left_out)
         return self.assessment

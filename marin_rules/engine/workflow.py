@@ -204,6 +204,8 @@ class MarinWorkflow:
         again = (self.plan.steps[index] for index in sorted(self._asked_again))
         self.invocation.force(self._targets.of(step.index) for step in again if not self._is_done_by_this_run(step))
         scheduled = self._assessment.scheduled
+        if self.in_process.knows_cut:
+            self.invocation.take_cut_over()
         guarded(lambda: self._prepare(scheduled))
         if submitted_plan.is_wanted() and self.invocation.dry_run:
             guarded(self._hand_over)

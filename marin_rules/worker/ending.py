@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from marin_rules.worker.conclusion import Conclusion, conclude, is_through
-from marin_rules.worker.step_process import StepProcess, send_signal
+from marin_rules.worker.step_process import Returned, StepProcess, send_signal
 
 STOP_GRACE_SECONDS = 4.0
 JOB_STOP_GRACE_SECONDS = 20.0
@@ -31,6 +31,11 @@ _STRAY_SECONDS = 1.0
 _HELPER_SECONDS = 5.0
 _HELPER_POLL_SECONDS = 0.01
 """How long the helpers of `multiprocessing` may take to clean up after a step, and how often they are checked."""
+
+
+def tell_seconds(returned: Returned | None) -> float:
+    """After how many seconds people are told what the end of a step waits for."""
+    return _TELL_SECONDS if returned is None else min(_TELL_SECONDS, returned.end_seconds / 2)
 
 
 class Ending:
@@ -61,7 +66,7 @@ class Ending:
             self._returned_at = now
             if self._kill_at == float("inf"):
                 self._kill_at = now + returned.end_seconds + _OVERDUE_SECONDS
-            self._tell_at = now + min(_TELL_SECONDS, returned.end_seconds / 2)
+            self._tell_at = now + tell_seconds(returned)
         if stop_signal and not self._stop_signal:
             self._stop_signal = stop_signal
             self._stop(now)

@@ -18,6 +18,7 @@ from marin_rules.state.failures import pickled
 from marin_rules.state.returned_value import UnfinishedError, returned_value
 from marin_rules.worker.main_module import install_main_module
 from marin_rules.worker.noted_signals import noted_stop_signal
+from marin_rules.worker.sayable import sayable
 from marin_rules.worker.step_end import end_forked_copy
 
 LOG_LEVEL_VARIABLE = "MARIN_LOG_LEVEL"
@@ -94,7 +95,7 @@ def _artifact(value: Any) -> Outcome:
         artifact = returned_value(value)
     except UnfinishedError as error:
         return Outcome(error=one_line(error), exception=pickled(error))
-    warning = None if artifact.warning is None else _sayable(artifact.warning)
+    warning = None if artifact.warning is None else sayable(artifact.warning)
     return Outcome(artifact="null" if artifact.text is None else artifact.text, warning=warning)
 
 
@@ -107,10 +108,5 @@ def _print_traceback(error: BaseException) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    text = _sayable(" ".join(str(error).split()))
+    text = sayable(" ".join(str(error).split()))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _sayable(text: str) -> str:
-    """A text of the step's in a form that can be written anywhere: file names may hold bytes that are not Unicode."""
-    return text.encode(errors="backslashreplace").decode()

@@ -30,6 +30,7 @@ from marin_rules.completion import is_declared_complete
 from marin_rules.worker.end_beside_threads import end_beside_threads, has_daemon_threads
 from marin_rules.worker.loaded_libraries import loaded_so_far
 from marin_rules.worker.noted_signals import noted_stop_signal
+from marin_rules.worker.sayable import sayable
 
 END_SECONDS_VARIABLE = "MARIN_STEP_END_SECONDS"
 _END_SECONDS = 600.0
@@ -52,7 +53,7 @@ _INNER = ("buffer", "raw", "fileobj", "_fp", "fp")
 
 # Globals: the interpreter passes nothing of ours to exit handlers, hooks and finalisers.
 _exit_code = 0
-_last_word: tuple[int, Callable[[], None]] = (0, lambda: None)
+_last_word: tuple[int, Callable[[], None] | None] = (0, None)
 _has_lost_data = False
 _is_settled = False
 _has_closed_uploads = False
@@ -82,27 +83,33 @@ def prepare_end() -> None:
 def lingering() -> tuple[str, ...]:
     """What this process has to wait for before it can end."""
     threads = [thread for thread in threading.enumerate() if not thread.daemon]
-    found = [f"thread {thread.name}" for thread in threads if thread is not threading.current_thread()]
+    found = [f"thread {sayable(thread.name)}" for thread in threads if thread is not threading.current_thread()]
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is not None:
-        found += [f"process {child.name}" for child in multiprocessing.active_children() if not child.daemon]
+        found += [f"process {sayable(child.name)}" for child in multiprocessing.active_children() if not child.daemon]
     return tuple(found)
 
 
-def end(code: int, last_word: Callable[[], None] = lambda: None) -> NoReturn:
+def end(code: int, last_word: Callable[[], None] | None = None) -> NoReturn:
     """End this process as Python ends, with this exit code if nothing goes wrong on the way.
 
-    `last_word` is called once threads have ended, the step's exit handlers have run and its files are written.
+    `last_word` is called once threads have ended, the step's exit handlers have run and its files are written. It is
+    not bounded: a disk that has much to write has not hung.
     """
     global _exit_code, _last_word
     _exit_code, _last_word = code, (os.getpid(), last_word)
-    faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
+    _bound_the_rest()
     if code in _GOOD:
         _refuse_lost_data()  # Again: the step may have replaced them with hooks of its own.
     # What Python itself calls behind `sys.exit`. Raising SystemExit would unwind the frames that a fork inherited from
     # the worker, with all their `finally`.
     ctypes.pythonapi.Py_Exit(code)
     raise AssertionError("unreachable")
+
+
+def _bound_the_rest() -> None:
+    """Give this process its time to end, counted from now."""
+    faulthandler.dump_traceback_later(end_seconds(), exit=True, file=_STANDARD_ERROR)
 
 
 def end_forked_copy(error: BaseException | None) -> NoReturn:
@@ -144,8 +151,10 @@ def _settle() -> None:
         os._exit(EXIT_UNWRITTEN)
     try:
         process, last_word = _last_word
-        if os.getpid() == process:  # And no copy that an exit handler has forked.
+        if last_word is not None and os.getpid() == process:  # And no copy that an exit handler has forked.
+            faulthandler.cancel_dump_traceback_later()
             last_word()
+            _bound_the_rest()
     except BaseException:
         _print_traceback()
         os._exit(1)
@@ -239,7 +248,7 @@ def _refuse_lost_data() -> None:
     def judge(error: BaseException | None) -> None:
         global _has_lost_data
         is_late = _has_closed_uploads and isinstance(error, ValueError)  # What a closed file says to a write.
-        if is_late or (isinstance(error, OSError) and error.errno in _LOST_DATA):
+        if is_late or (isinstance(error, OSError) and _means_lost_data(error)):
             _has_lost_data = True
             if _is_settled:
                 os._exit(EXIT_UNWRITTEN)
@@ -253,6 +262,22 @@ def _refuse_lost_data() -> None:
         judge(arguments.exc_value)
 
     sys.unraisablehook, threading.excepthook = judge_unraisable, judge_thread
+
+
+def _means_lost_data(error: OSError) -> bool:
+    if error.errno == errno.EIO and _has_terminals():
+        return False  # Reading from a terminal ends this way when its other end is closed.
+    return error.errno in _LOST_DATA
+
+
+def _has_terminals() -> bool:
+    """Whether this process has opened a pseudo-terminal, as for a program that it runs."""
+    links = []
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                links.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return any(link.endswith("/ptmx") for link in links)
 
 
 def _has_destructors() -> bool:

@@ -40,10 +40,10 @@ from marin_rules.storage.patience import PATIENCE_SECONDS, patiently, persistent
 from marin_rules.units import timestamp
 from marin_rules.worker.attempt_facts import attempt_facts
 from marin_rules.worker.conclusion import Conclusion, conclude
-from marin_rules.worker.ending import JOB_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS, Ending
+from marin_rules.worker.ending import JOB_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS, Ending, tell_seconds
 from marin_rules.worker.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_HELD, EXIT_LEASE_LOST
 from marin_rules.worker.gpu_slots import GpuSlots
-from marin_rules.worker.on_disk import brought_to_disk
+from marin_rules.worker.on_disk import brought_to_disk, said_if_slow
 from marin_rules.worker.publisher import Publisher
 from marin_rules.worker.step_books import StepBooks
 from marin_rules.worker.step_process import Pool, Script, StepProcess
@@ -362,7 +362,8 @@ class Worker:
             self._await_signal(_SAME_SIGNAL_SECONDS)
             conclusion = conclude(self.process.returned, self.process.exit_status or 0, stop_signal=self._stop_signal)
         if conclusion.status is Status.SUCCESS:
-            outcome = brought_to_disk(conclusion.outcome, self.step.output_path)
+            with said_if_slow(lambda text: self._say(text, log), tell_seconds(self.process.returned)):
+                outcome = brought_to_disk(conclusion.outcome, self.step.output_path)
             status = Status.SUCCESS if outcome.error is None else Status.FAILED
             conclusion = replace(conclusion, status=status, outcome=outcome)
         status, outcome = conclusion.status, conclusion.outcome

@@ -264,6 +264,8 @@ def test_a_result_counts_only_from_the_steps_own_process_and_if_its_end_agrees(l
 
 NO_UNICODE = """
     import os
+    import threading
+    import time
     from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, executor_main
 
     NAME = os.fsdecode(b"caf\\xe9")
@@ -281,7 +283,14 @@ NO_UNICODE = """
     def is_divided(path):
         raises(path)
 
-    functions = [raises, returns]
+    def lingers(path):
+        threading.Thread(target=wait_for_a_word, args=(os.path.join(path, ".executor_log"),), name=NAME).start()
+
+    def wait_for_a_word(log):
+        while "waits for thread" not in open(log).read():
+            time.sleep(0.01)
+
+    functions = [raises, returns, lingers]
 
     if __name__ == "__main__":
         steps = [ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions]
@@ -290,15 +299,17 @@ NO_UNICODE = """
 
 
 def test_what_is_no_unicode_in_an_error_or_a_warning_is_told_all_the_same(lab: Lab) -> None:
-    result = lab.snakemake("--keep-going", experiment=lab.experiment(NO_UNICODE))
+    result = lab.snakemake("--keep-going", experiment=lab.experiment(NO_UNICODE), env={"MARIN_STEP_END_SECONDS": "4"})
     assert result.code == 1
-    assert {name: lab.status_of(name) for name in ("raises", "returns", "divided")} == {
+    assert {name: lab.status_of(name) for name in ("raises", "returns", "lingers", "divided")} == {
         "raises": "FAILED",
         "returns": "SUCCESS",
+        "lingers": "SUCCESS",
         "divided": "FAILED",
     }, result.output
     assert "[raises] FAILED: ValueError: cannot read caf\\udce9; log: " in result.output
     assert "[returns] warning: the return value is not JSON (no caf\\udce9)" in result.output
+    assert "waits for thread caf\\udce9 before it ends" in result.output
     assert "2 of 2 tasks failed: task 0: ValueError: cannot read caf\\udce9" in result.output
     assert "UnicodeEncodeError" not in result.output
 

@@ -88,6 +88,15 @@ GOOD = """
         gc.callbacks.append(decorators.note)  # As jax does.
         write(path)
 
+    def reads_a_terminal(path):
+        import threading
+        master, other_end = os.openpty()
+        os.close(other_end)
+        thread = threading.Thread(target=os.read, args=(master, 1))  # Ends with EIO: there is no more.
+        thread.start()
+        thread.join()
+        write(path)
+
     def buffered_for_the_log(path):
         KEPT.append(open(1, "w", closefd=False))
         KEPT[-1].write("the end of the log")
@@ -175,6 +184,8 @@ LOSING = """
         executor_main(steps=[ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions])
 """
 HELPERS = {"upload", "keep_too_much"}
+UNNOTICED: set[str] = {"loses_in_a_file_that_nobody_closes"} if sys.version_info < (3, 13) else set()
+"""Python itself says nothing of these."""
 DECORATORS = """
 import functools
 
@@ -206,7 +217,7 @@ def names(source: str) -> list[str]:
 
 def test_habits_of_real_programs(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "decorators.py").write_text(DECORATORS)
-    good, losing = names(GOOD), names(LOSING)
+    good, losing = names(GOOD), [name for name in names(LOSING) if name not in UNNOTICED]
     source = f"NAMES = {good + losing}\n{textwrap.dedent(GOOD + LOSING)}"
     result = lab.snakemake("--keep-going", experiment=lab.experiment(source), env={"PYTHONPATH": str(tmp_path)})
 

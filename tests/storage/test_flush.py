@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,7 +97,73 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path, file_systems: list[str], m
     assert file_systems == [str(tmp_path)]
 
 
-@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True), (errno.ENOSPC, True)])
+def test_a_folder_that_cannot_be_listed(
+    tmp_path: Path, file_systems: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    real = os.scandir
+
+    def refusing(path: str) -> Any:
+        if path.endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    flush_folder(str(tmp_path), leave_out=".")
+    assert file_systems == [str(tmp_path)]
+
+
+def test_of_very_many_files_only_a_few_are_listed(
+    tmp_path: Path, file_systems: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in range(1000):
+        (tmp_path / str(name)).write_text("")
+    listed = []
+    real = os.scandir
+
+    @contextmanager
+    def noting(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with real(path) as entries:
+            yield (listed.append(entry.name) or entry for entry in entries)
+
+    monkeypatch.setattr(os, "scandir", noting)
+    flush_folder(str(tmp_path), leave_out=".")
+    assert file_systems == [str(tmp_path)]
+    assert len(listed) < 100
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_what_the_file_system_has_lost_may_be_somebody_elses(
+    is_ours: bool, tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that was full half an hour ago says so to whoever asks next about all of it."""
+
+    def failing(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(flush, "_flush_file_system", failing)
+    for name in range(100):
+        (tmp_path / str(name)).write_text("")
+    if not is_ours:
+        flush_folder(str(tmp_path), leave_out=".")
+        assert sorted(flushed) == sorted([str(tmp_path), *(str(tmp_path / str(name)) for name in range(100))])
+        return
+    fsync = os.fsync
+
+    def losing(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/42"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", losing)
+    with pytest.raises(OSError, match=rf"Input/output error: '{tmp_path}/42'"):
+        flush_folder(str(tmp_path), leave_out=".")
+
+
+@pytest.mark.parametrize(
+    ("number", "fails"),
+    [(errno.EINVAL, False), (errno.ENOENT, False), (errno.ESTALE, False), (errno.EIO, True), (errno.ENOSPC, True)],
+)
 def test_what_the_disk_refuses_is_said_and_what_it_does_not_know_is_not(
     number: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,43 @@ def test_a_run_that_leaves_steps_out_says_so(lab: Lab) -> None:
     assert lab.status_of("a") == "SUCCESS"
 
 
+@pytest.mark.parametrize(
+    ("flags", "runs", "reason"),
+    [
+        (["--until", "grow"], "ab", "--until grow stops before it"),
+        (["--until", "grow", "end", "--omit-from", "end"], "ab", "--omit-from end leaves it out"),
+        (["--until", "grow", "--omit-from", "grow"], "", "it depends on b, which --omit-from leaves out"),
+    ],
+)
+def test_a_rule_whose_steps_need_each_other(flags: list[str], runs: str, reason: str, lab: Lab) -> None:
+    file = lab.experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main
+
+        def grow(config):
+            pass
+
+        def end(config):
+            pass
+
+        a = ExecutorStep("a", grow, [])
+        b = ExecutorStep("b", grow, [a])
+        c = ExecutorStep("c", end, [b])
+
+        if __name__ == "__main__":
+            executor_main(steps=[c])
+        """
+    )
+    result = lab.snakemake(*flags, experiment=file)
+    assert result.code == 0, result.output
+    assert result.started == list(runs)
+    assert {name: lab.status_of(name) for name in "abc"} == {
+        name: "SUCCESS" if name in runs else None for name in "abc"
+    }
+    assert f"asked for, but not built:\n  c  {lab.prefix}/" in result.output
+    assert f"({reason})" in result.output
+
+
 def test_a_finished_step_that_is_left_out_of_what_is_forced_is_not_called_done(lab: Lab) -> None:
     file = lab.experiment(
         """

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,41 @@ def test_a_rank_that_is_cut_short_at_its_end_has_not_succeeded(lab: Lab) -> None
     assert result.code == 1, result.output
     assert lab.info_of("pair")["run"]["error"] == "rank 1 of 2 ended without a word"
     assert (lab.folder_of("pair") / "data-0").read_text() == "whole"
+
+
+def test_a_disk_that_takes_its_time_at_the_end_of_a_rank_fails_nothing(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        textwrap.dedent(
+            """
+            import os, time
+
+            fsync = os.fsync
+
+            def slow(descriptor):
+                if os.readlink(f"/proc/self/fd/{descriptor}").endswith("data-1"):
+                    time.sleep(1.5)
+                fsync(descriptor)
+
+            os.fsync = slow
+            """
+        )
+    )
+    file = lab.experiment(
+        """
+        import os
+        from marin_rules import *
+
+        def write(path):
+            with open(os.path.join(path, f"data-{this_process().rank}"), "w") as file:
+                file.write("whole")
+
+        step = ExecutorStep("pair", remote(write, resources=ResourceConfig(ram="300m", replicas=2)), THIS_OUTPUT_PATH)
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    result = lab.snakemake(experiment=file, env={**HERE, "PYTHONPATH": str(tmp_path), "MARIN_STEP_END_SECONDS": "1"})
+    assert lab.status_of("pair") == "SUCCESS", result.output
 
 
 def test_all_ranks_may_save_what_they_have_when_the_run_is_stopped(lab: Lab, tmp_path: Path) -> None:

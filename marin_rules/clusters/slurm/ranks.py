@@ -79,7 +79,8 @@ class SlurmRanks:
         words = ["srun", f"--nodes={self.count}", f"--ntasks={self.count}", "--ntasks-per-node=1"]
         if self.cpus is not None:
             words.append(f"--cpus-per-task={self.cpus}")
-        return [*words, "--kill-on-bad-exit=1", "--label", "--export=ALL"]
+        # A rank that has ended is no reason to end the others some time later, as WaitTime of a site may say.
+        return [*words, "--kill-on-bad-exit=1", "--wait=0", "--label", "--export=ALL"]
 
 
 def first_node(nodes: str) -> str:

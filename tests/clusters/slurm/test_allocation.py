@@ -137,6 +137,6 @@ def test_the_first_node_of_a_list(nodes: str, wanted: str) -> None:
 
 def test_srun_is_told_all_that_a_job_might_say_otherwise() -> None:
     plain = ["srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]
-    rest = ["--kill-on-bad-exit=1", "--label", "--export=ALL"]
+    rest = ["--kill-on-bad-exit=1", "--wait=0", "--label", "--export=ALL"]
     assert SlurmRanks("cpu[1-2]", 2, None).srun() == [*plain, *rest]
     assert SlurmRanks("cpu[1-2]", 2, 3).srun() == [*plain, "--cpus-per-task=3", *rest]

@@ -59,6 +59,26 @@ def test_ranks_find_each_other_by_this_process_alone(lab: Lab, run_on_slurm: Cal
     assert alone["variables"]["RANK"] == "7"  # A step of one process is told nothing, and keeps what it has.
 
 
+def test_a_rank_that_ends_long_before_another_does_not_end_it(lab: Lab, run_on_slurm: Callable[..., Result]) -> None:
+    """Not even where a site says that its jobs are over a second after the first of their processes."""
+    file = lab.experiment(
+        """
+        import time
+        from marin_rules import *
+
+        def work(config):
+            time.sleep(4 * this_process().rank)
+
+        resources = ResourceConfig(ram="300m", replicas=2)
+        step = ExecutorStep("pair", remote(work, resources=resources, env_vars={"SLURM_WAIT": "1"}), {})
+        if __name__ == "__main__":
+            executor_main(steps=[step])
+        """
+    )
+    result = run_on_slurm(experiment=file)
+    assert lab.status_of("pair") == "SUCCESS", result.output
+
+
 @pytest.mark.parametrize(
     ("end", "wanted"),
     [
