@@ -51,6 +51,15 @@ def test_lines_are_there_at_once(tmp_path: Path, clock: Clock) -> None:
     ]
 
 
+def test_the_model_is_announced_before_the_first_step_once(tmp_path: Path, clock: Clock) -> None:
+    said: list[str] = []
+    made = recorder(tmp_path, clock, say=said.append)
+    for _ in range(2):
+        made.has_model(1_234_567)
+    assert said == ["a model of 1,234,567 parameters, 64 tokens a step; compiling the first step"]
+    assert made.work.parameters == 1_234_567
+
+
 @pytest.mark.parametrize(
     ("plant", "kind"),
     [

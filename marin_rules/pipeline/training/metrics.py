@@ -127,6 +127,13 @@ class Recorder:
         if self.fault is not None:
             raise self.fault
 
+    def has_model(self, parameters: int) -> None:
+        """The model is there, and its first step is next. Levanter may say so more than once."""
+        if self.work.parameters is None:
+            tokens = self.work.tokens_per_step
+            self.say(f"a model of {parameters:,} parameters, {tokens:,} tokens a step; compiling the first step")
+        self.work.parameters = parameters
+
     def trained(self, step: int, loss: float, learning_rate: float | None) -> None:
         """A step is done. Levanter says so again at the end of a run, and of a run that was resumed at its end with a
         loss of 0: only the first time is kept."""
