@@ -126,6 +126,24 @@ def test_the_curve_is_drawn_now_and_then_and_stops_nothing(tmp_path: Path, clock
     made.stop_at_fault()
 
 
+def test_a_training_without_evaluations_is_drawn_while_it_runs(tmp_path: Path, clock: Clock) -> None:
+    """Once it has run for half a minute, and for a hundredth of its time: a drawing that took 1 s is followed by 100 s
+    without one. The last step leaves it to whoever draws the end."""
+    drawn: list[tuple[int, float]] = []
+
+    def draw(lines: Any) -> None:
+        drawn.append((lines[-1]["step"], clock.now))
+        clock.now += 1.0
+
+    made = recorder(tmp_path, clock, timer=clock, draw=draw)
+    for step in range(10):
+        clock.now += 20.0
+        made.trained(step, 2.0, None)
+        made.next_step_begins()
+    assert drawn == [(1, 40.0), (6, 141.0)]
+    assert {line.get("seconds") for line in lines(tmp_path)} == {None, 20.0}, "a drawing is no part of a step"
+
+
 def test_what_is_said_twice_is_kept_once(tmp_path: Path, clock: Clock) -> None:
     made = recorder(tmp_path, clock)
     for loss in (2.5, 0.0):
