@@ -127,8 +127,8 @@ def test_the_curve_is_drawn_now_and_then_and_stops_nothing(tmp_path: Path, clock
 
 
 def test_a_training_without_evaluations_is_drawn_while_it_runs(tmp_path: Path, clock: Clock) -> None:
-    """Once it has run for half a minute, and for a hundredth of its time: a drawing that took 1 s is followed by 100 s
-    without one. The last step leaves it to whoever draws the end."""
+    """Half a minute after its first step, and for a hundredth of its time: a drawing of 1 s is followed by 100 s
+    without one, except for the first, which imports what draws. The last step leaves it to whoever draws the end."""
     drawn: list[tuple[int, float]] = []
 
     def draw(lines: Any) -> None:
@@ -140,7 +140,8 @@ def test_a_training_without_evaluations_is_drawn_while_it_runs(tmp_path: Path, c
         clock.now += 20.0
         made.trained(step, 2.0, None)
         made.next_step_begins()
-    assert drawn == [(1, 40.0), (6, 141.0)]
+    assert clock.now == 202.0
+    assert drawn == [(2, 60.0), (4, 101.0)]
     assert {line.get("seconds") for line in lines(tmp_path)} == {None, 20.0}, "a drawing is no part of a step"
 
 

@@ -111,7 +111,7 @@ class Recorder:
             self.say(f"{path} has no line of {missing} of the {last + 1} steps before: their losses are lost")
         self._write_all()
         self._next_upload = self._said = self._drawn = -math.inf
-        self._next_drawing = self._timer() + _DRAW_SECONDS  # One of few steps shows nothing.
+        self._next_drawing: float | None = None  # A while after the first step: of few there is nothing to see.
         self._step_began: float | None = None
         self._recent: deque[float] = deque(maxlen=_WINDOW)
 
@@ -157,7 +157,9 @@ class Recorder:
             self._said = now
             mean = sum(self._recent) / len(self._recent) if self._recent else None
             self.say(progress_line(self.work, step, loss, learning_rate, mean))
-        if now >= self._next_drawing and step + 1 < self.work.steps:
+        if self._next_drawing is None:
+            self._next_drawing = now + _DRAW_SECONDS
+        elif now >= self._next_drawing and step + 1 < self.work.steps:
             self._draw_one()
 
     def reported(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -204,13 +206,14 @@ class Recorder:
 
     def _draw_one(self) -> None:
         """A running training has a curve to look at, too. Nothing depends on it: the last one is drawn at the end."""
-        self._drawn = self._timer()
+        is_first, self._drawn = math.isinf(self._drawn), self._timer()
         try:
             self._draw(self.lines)
         except Exception as error:
             self.say(f"the loss curve could not be drawn: {error}")
         ended = self._timer()
-        self._next_drawing = ended + max(_DRAW_SECONDS, (ended - self._drawn) / _DRAW_SHARE)
+        seconds = 0.0 if is_first else ended - self._drawn  # The first one also imports what draws.
+        self._next_drawing = ended + max(_DRAW_SECONDS, seconds / _DRAW_SHARE)
 
     def _has(self, step: int, name: str) -> bool:
         for line in reversed(self.lines):
