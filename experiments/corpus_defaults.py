@@ -9,6 +9,7 @@ helpers and the files that they write; `default_consolidate` and its filters are
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from experiments.making_steps import PICTURES_AND_TABLES, Data, Division, data_step, in_processes, input_of, small_step
@@ -205,10 +206,12 @@ def default_identify_language(name: str, documents: Data, **division: Unpack[Div
 
 
 def default_sample(
-    name: str, documents: Data, fraction: float, *, seed: int = 0, **division: Unpack[Division]
+    name: str, documents: Data, fraction: float, *, seed: int = 0, rest: bool = False, **division: Unpack[Division]
 ) -> ExecutorStep[Any]:
-    """A part of the documents, chosen at random."""
+    """A part of the documents, chosen at random; with `rest`, the others, from which that part is held out."""
     config = SampleConfig(input_of(documents), versioned(fraction), versioned(seed), shards=in_processes(division))
+    if rest:  # Not in the version of a sample: those that are there keep their paths.
+        config = replace(config, rest=versioned(True))
     return data_step(name, sample, config, **division)
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 
 from marin_rules.driver.destination import destination_here
+from marin_rules.driver.environments import SoftwareFolder
 from marin_rules.errors import SettingsError
 from marin_rules.plans.frozen import FrozenPlan
 from marin_rules.settings.locations import config_file
@@ -48,7 +49,9 @@ def show(plan: FrozenPlan) -> None:
     print(f"\n{text}\n", file=sys.stderr, flush=True)
     if (trouble := trouble_ahead(plan, assessment)) is not None:
         print(f"warning: {trouble}", file=sys.stderr, flush=True)
-    if (why := assessment.without_function) is not None:
+    software = SoftwareFolder(plan, deploys_conda=False)
+    obstacles = (software.obstacle(step) for step in assessment.scheduled)
+    if (why := assessment.without_function or next(filter(None, obstacles), None)) is not None:
         print(f"warning: a run would stop before its first step: {why}", file=sys.stderr, flush=True)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+from marin_rules.errors import MarinRulesError
 from marin_rules.plans.frozen import FrozenPlan, FrozenStep
 from marin_rules.settings.ownership import Circle
 from marin_rules.software.build import ensure_environment
@@ -42,6 +43,20 @@ class SoftwareFolder:
         """Which of the environments a step runs in; None for one that has its own from conda, or none at all."""
         has_conda = step.conda_file is not None and self._deploys_conda
         return None if has_conda else step.software
+
+    def obstacle(self, step: FrozenStep) -> str | None:
+        """Why the environment of a step cannot be built here; None if it is there, or if uv may try."""
+        position = self.position(step)
+        if position is None or os.path.exists(self.python(position)):
+            return None
+        # Imported here: most runs find their environments.
+        from marin_rules.software.uv import find_uv
+
+        try:
+            find_uv()
+        except MarinRulesError as error:
+            return str(error)
+        return None
 
     def ensure(self, steps: Iterable[FrozenStep], say: Callable[[str], None]) -> None:
         """Build what these steps need and is missing. A build that fails ends the run before it has begun."""

@@ -45,6 +45,9 @@ class PlanInProcess:
     refusal: Callable[[FrozenStep], str | None] = lambda step: None
     """Why the cluster would not accept the job of a step; None if it may."""
 
+    unbuildable: Callable[[FrozenStep], str | None] = lambda step: None
+    """Why the Python environment of a step cannot be built; None if it is there or may be."""
+
     max_usd: float | None = None
     """The most that the steps of this run may cost, in US dollars."""
 
@@ -198,8 +201,8 @@ class PlanInProcess:
         """Why this run stops before its first step; None if it does not. Known once the DAG is built."""
         if self.assessment is None:
             return self.too_expensive()
-        running = (verdict.step for verdict in self.assessment.verdicts if verdict.state is State.RUN)
-        refusals = (self.refusal(step) for step in running)
+        running = [verdict.step for verdict in self.assessment.verdicts if verdict.state is State.RUN]
+        refusals = (self.refusal(step) or self.unbuildable(step) for step in running)
         return self.assessment.without_function or next(filter(None, refusals), None) or self.too_expensive()
 
     def assess(self, forced: Callable[[FrozenStep], bool]) -> Assessment:

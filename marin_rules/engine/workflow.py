@@ -112,6 +112,7 @@ class MarinWorkflow:
         in_process.destination = self._jobs.destination
         in_process.estimate = self._jobs.estimate
         in_process.refusal = self._jobs.refusal
+        in_process.unbuildable = lambda step: self._software.obstacle(step) if in_process.uses_our_files(step) else None
 
     # -- what is there ---------------------------------------------------------------------------------------
 

@@ -17,7 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from marin_rules import THIS_OUTPUT_PATH, ExecutorStep, InputName, VersionedValue, output_path_of
+from marin_rules import (
+    THIS_OUTPUT_PATH,
+    ExecutorStep,
+    InputName,
+    VersionedValue,
+    compute_output_path,
+    output_path_of,
+)
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.core.files import into_place, join, write_json
 from marin_rules.pipeline.core.tokenizer_files import is_hub_name
@@ -238,15 +245,25 @@ def _refuse_tokenizers(components: Mapping[str, Component]) -> None:
             if not isinstance(tokenizer, InputName) and not is_hub_name(tokenizer):
                 continue
             first, other = known.setdefault(type(tokenizer), (name, tokenizer))
-            if other != tokenizer:
+            if other != tokenizer and _version(other) != _version(tokenizer):
                 told = f"{_told(other)} and {_told(tokenizer)}"
                 raise DataError(f"{first!r} and {name!r} have different tokenizers ({told}): tokenize both with one")
 
 
+def _version(tokenizer: str | InputName) -> str:
+    """The same for two steps of the same version, which are one: each module of an experiment may have made its own."""
+    if not isinstance(tokenizer, InputName):
+        return tokenizer
+    waited_for = InputName(tokenizer.step, tokenizer.name)  # Whether one waits for it says nothing of what it is.
+    return compute_output_path("tokenizer", {"tokenizer": waited_for}, prefix="")
+
+
 def _told(tokenizer: str | InputName) -> str:
-    if isinstance(tokenizer, InputName):
-        return tokenizer.step.name if tokenizer.step is not None else str(tokenizer.name)
-    return tokenizer
+    if not isinstance(tokenizer, InputName):
+        return tokenizer
+    step = tokenizer.step
+    folder = "" if step is None else compute_output_path(step.name, step.config, prefix="")
+    return join(folder, tokenizer.name) if folder and tokenizer.name else folder or str(tokenizer.name)
 
 
 def _shares(weights: Mapping[str, float]) -> dict[str, float]:

@@ -23,6 +23,9 @@ class SampleConfig:
     fraction: float
     seed: int = 0
     output_format: str = ".jsonl.zst"
+    rest: bool = False
+    """Write what the sample leaves out instead. Every document is in one of the two: one is held out from the other."""
+
     shards: ShardSettings = field(default_factory=ShardSettings)
     output_path: str = THIS_OUTPUT_PATH
 
@@ -35,10 +38,11 @@ def sample(config: SampleConfig) -> dict[str, Any]:
 
     def transform(shard: Shard, account: Account) -> Iterator[Record | bytes]:
         for row in shard.rows(account):
-            if int.from_bytes(digest(f"{config.seed} {row.record['id']}")[:8], "big") < limit:
+            is_chosen = int.from_bytes(digest(f"{config.seed} {row.record['id']}")[:8], "big") < limit
+            if is_chosen is not config.rest:
                 yield row.line or row.record
             else:
-                account.drop("not in the sample")
+                account.drop("in the sample" if is_chosen else "not in the sample")
 
     return map_shards(
         transform,

@@ -40,7 +40,7 @@ def find_uv() -> str:
     if found is None:
         raise MarinRulesError(
             "the environments of steps are made with uv, which is neither beside this Python nor on the PATH: `pip"
-            " install uv`"
+            " install uv`, then run again"
         )
     return os.path.abspath(found)
 

@@ -18,9 +18,13 @@ from marin_rules.plans.step_names import matching
 from marin_rules.state.info import info_path, read_info
 from marin_rules.state.status import status_path
 from marin_rules.state.step_log import log_path
+from marin_rules.state.version_differences import differences
 from marin_rules.storage.files import modified_time, read_bytes
 from marin_rules.storage.filesystems import open_filesystem
 from marin_rules.urls import is_url
+
+_MOST_STEPS = 20
+_MOST_SETTINGS = 4
 
 
 class UnknownStepError(MarinRulesError):
@@ -124,5 +128,14 @@ def dependents(steps: Iterable[WrittenStep], path: str) -> list[WrittenStep]:
 
 
 def _lines(steps: Sequence[WrittenStep]) -> str:
-    shown = [f"  {step.output_path}" for step in steps[:20]]
-    return "\n".join([*shown, *([f"  ... and {len(steps) - 20} more"] if len(steps) > 20 else [])])
+    """Their paths; below those of several versions of one step, what tells each from the others."""
+    are_versions = len({step.name for step in steps}) == 1
+    told = differences([(step.fields or {}).get("version") for step in steps]) if are_versions else [{}] * len(steps)
+    lines: list[str] = []
+    for step, settings in list(zip(steps, told, strict=True))[:_MOST_STEPS]:
+        lines.append(f"  {step.output_path}")
+        if settings:
+            shown = [f"{path} {value}" for path, value in list(settings.items())[:_MOST_SETTINGS]]
+            more = f", and {len(settings) - _MOST_SETTINGS} more" if len(settings) > _MOST_SETTINGS else ""
+            lines.append(f"      {', '.join(shown)}{more}")
+    return "\n".join([*lines, *([f"  ... and {len(steps) - _MOST_STEPS} more"] if len(steps) > _MOST_STEPS else [])])

@@ -12,6 +12,9 @@ _BOX_WIDTH, _BOX_HEIGHT = 164, 36
 _GAP, _ROW_GAP = 10, 34
 _MARGIN = 12
 _LABEL_LETTERS, _FUNCTION_LETTERS = 20, 27
+_LEAST_OF_A_PART = 4
+"""Fewer letters of a part of a name, between slashes, say nothing."""
+
 _MOST_EDGES = 3000
 """A browser can draw more than this, but nobody could follow them, and the page would get large."""
 
@@ -111,5 +114,7 @@ def shortened(name: str, letters: int = _LABEL_LETTERS) -> str:
     for position in range(len(name) - 1, -1, -1):
         room -= 2 if unicodedata.east_asian_width(name[position]) in "WF" else 1
         if room < 0 or (room == 0 and position > 0):
-            return "…" + name[position + 1 :]
+            rest = name[position + 1 :]
+            first, slash, others = rest.partition("/")
+            return f"…/{others}" if slash and len(first) < _LEAST_OF_A_PART else f"…{rest}"
     return name

@@ -50,6 +50,28 @@ def test_the_tasks_of_a_step_are_counted(prefix: Path, capsys: pytest.CaptureFix
     assert ["tasks", "1/3, 1 failed"] in [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
 
 
+def test_versions_of_one_step_are_listed_with_what_tells_them_apart(
+    prefix: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def step(hash: str, size: int, rate: float) -> dict[str, object]:
+        data = {"name": "data", "config": {"size": size}, "dependencies": []}
+        version = {"name": "model", "config": {"rate": rate, "seed": 0}, "dependencies": [data]}
+        return {"name": "model", "output_path": f"{prefix}/model-{hash}", "dependencies": [], "version": version}
+
+    content = {"prefix": str(prefix), "caller_path": "y.py", "steps": [step("aaaaaa", 3, 0.1), step("bbbbbb", 4, 0.1)]}
+    (prefix / "experiments" / "y-000000.json").write_text(json.dumps(content))
+    assert main(["show", "model", "--prefix", "out"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "marin-rules: 'model' may be one of several steps; name it by its path:",
+        f"  {prefix}/model-aaaaaa",
+        "      data: size 3",
+        f"  {prefix}/model-bbbbbb",
+        "      data: size 4",
+    ]
+    assert main(["show", "(model|stats)", "--prefix", "out"]) == 1
+    assert "size" not in capsys.readouterr().err, "different steps differ anyway"
+
+
 def test_a_step_is_shown(prefix: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "data", "--prefix", "out", "--lines", "1"]) == 0
     shown = capsys.readouterr().out

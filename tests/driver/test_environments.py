@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,3 +57,21 @@ def test_each_environment_that_a_step_needs_is_ensured_once(monkeypatch: pytest.
     folder.shared = "/shared"
     folder.ensure([step(2), step(0), step(None), step(2), step(1, "envs/x.yaml")], lambda text: None)
     assert built == [("env-0", "/shared"), ("env-2", "/shared")]
+
+
+def test_only_a_missing_environment_needs_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MARIN_ENVIRONMENTS", raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    folder = SoftwareFolder(PLAN, deploys_conda=False)
+    folder.shared = str(tmp_path)
+    built = Path(folder.python(1))
+    built.parent.mkdir(parents=True)
+    built.touch()
+    assert folder.obstacle(step(None)) is None
+    assert folder.obstacle(step(1)) is None
+    assert "pip install uv" in (folder.obstacle(step(0)) or "")
+    uv = tmp_path / "programs" / "uv"
+    uv.parent.mkdir()
+    uv.touch(mode=0o755)
+    assert folder.obstacle(step(0)) is None

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -441,3 +443,47 @@ def read_dot(text: str) -> tuple[set[str], set[tuple[str, str]]]:
         else:
             assert re.fullmatch(r"(graph|node|edge)\[.*\];", line), f"not dot: {line}"
     return set(labels.values()), {(labels[one], labels[other]) for one, other in edges}
+
+
+@pytest.mark.processes
+def test_a_missing_environment_that_nothing_here_can_build_is_announced(lab: Lab, tmp_path: Path) -> None:
+    """An install without the extra `environments`, on a machine without uv: known before the run, and said by it."""
+    lab.experiment(
+        """
+        from marin_rules import ExecutorStep, executor_main, remote
+
+        def work(config):
+            print("worked")
+
+        here = ExecutorStep("here", work, {})
+        elsewhere = ExecutorStep("elsewhere", remote(work, pip_dependency_groups=["iniconfig"]), {"after": here})
+        executor_main(steps=[elsewhere])
+        """
+    )
+    venv.create(tmp_path / "without-uv", with_pip=False)
+    (packages,) = (tmp_path / "without-uv").glob("lib/python*/site-packages")
+    (packages / "beneath.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    python = tmp_path / "without-uv/bin/python"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("bash", "env", "git", "sh", "uname"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    env = {"MARIN_ENVIRONMENTS": str(tmp_path / "environments"), "PATH": str(programs)}
+    command = [python, "experiment.py", "--prefix", lab.prefix]
+
+    snakefile = lab.repository / "Snakefile"
+    asked = ["--config", "experiment=experiment.py", f"prefix={lab.prefix}"]
+    snakemake = [python, "-m", "snakemake", "--snakefile", snakefile, "-n", *asked]
+    for dry in (lab.start([*command, "--dry_run", "true"], env=env), lab.start(snakemake, env=env)):
+        told = dry.wait()
+        assert told.code == 0, told.output
+        warning = "warning: a run would stop before its first step: the environments of steps are made with uv"
+        assert warning in told.output
+    real = lab.start(command, env=env).wait()
+    assert real.code == 1, real.output
+    assert "`pip install uv`" in real.output
+    assert "Traceback" not in real.output
+    assert real.started == []
+    only = lab.start([*command, "--dry_run", "true", "--run_only", '["^here$"]'], env=env).wait()
+    assert only.code == 0, only.output
+    assert "warning" not in only.output

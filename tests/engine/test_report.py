@@ -160,6 +160,20 @@ class Report:
         self._browser.switch_to.default_content()
         return {row[0]: "\n".join(row[1:]) for row in rows}
 
+    def menu_is_open(self) -> bool:
+        """Whether Snakemake's menu takes room beside the page, once the page's scripts have run and nothing moves."""
+        self._enter()
+        ready = "return document.readyState"
+        self._wait(lambda: self._browser.execute_script(ready) == "complete", "the whole page")
+        self._browser.switch_to.default_content()
+        moving = "return document.querySelector('nav').getAnimations().length"
+        self._wait(lambda: self._browser.execute_script(moving) == 0, "the menu stands still")
+        return self._browser.find_element(By.TAG_NAME, "nav").size["width"] > 0
+
+    def close_menu(self) -> None:
+        self._browser.switch_to.default_content()
+        self._click("//nav/h1/a")
+
     def open_category(self, name: str) -> None:
         self._browser.switch_to.default_content()
         self._browser.get(self._address)
@@ -391,6 +405,31 @@ def test_damaged_notes_and_odd_names_cost_nothing_else(browser: webdriver.Chrome
     report.open_category("Pictures and tables")
     assert report.rows() == [["odd <b>{x}/<plot>.svg"]]
     assert report.size(report.open_picture("<plot>.svg", file="_plot>.svg")) == (200, 100)
+
+
+@pytest.mark.parametrize(("width", "closed_by_reader"), [(1300, False), (1300, True), (500, False)])
+def test_the_menu_leaves_room_for_the_page_and_stays_closed(
+    browser: webdriver.Chrome, tmp_path: Path, lab: Lab, width: int, closed_by_reader: bool
+) -> None:
+    lab.experiment(UNFINISHED)
+    made = lab.snakemake("--report", "report.html", experiment="experiment.py")
+    assert made.code == 0, made.output
+    report = Report(browser, tmp_path / "report.html")
+    size = browser.get_window_size()
+    browser.set_window_size(width, 900)
+    try:
+        report.open()
+        if closed_by_reader:
+            assert report.menu_is_open()
+            report.close_menu()
+        open_before = report.menu_is_open()
+        report.follow("good", title="good")
+        open_on_a_page = report.menu_is_open()
+        report.follow("← overview", title="experiment")
+        open_on_the_overview = report.menu_is_open()
+    finally:
+        browser.set_window_size(size["width"], size["height"])
+    assert [open_before, open_on_a_page, open_on_the_overview] == [width > 700 and not closed_by_reader] * 3
 
 
 @pytest.mark.processes

@@ -165,6 +165,7 @@ DIVISIONS: dict[str, dict[str, Any]] = {
         ("fasttext", {"model": "gs://other"}),
         ("sample", {"fraction": 0.2}),
         ("sample", {"seed": 3}),
+        ("sample", {"rest": True}),
         ("shuffle", {"output_shards": 5}),
         ("shuffle", {"seed": 3}),
         ("consolidate", {"damaged_shards": "keep_what_is_readable"}),

@@ -224,3 +224,17 @@ def test_refusals(changes: dict[str, Any], why: str, corpus: Any) -> None:
     given = place(corpus, "a.txt", b"a")
     with pytest.raises(DataError, match=why):
         read_dump(DumpConfig(given, output_path=corpus.path("out"), **changes))
+
+
+def test_a_folder_that_is_not_there_is_named_in_full(
+    corpus: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path is one from where the run was started."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as missing:
+        read_dump(DumpConfig("text", "text_files", output_path=corpus.path("out")))
+    assert str(missing.value) == f"no .txt or .md files below {tmp_path / 'text'}: there is no such folder"
+    (tmp_path / "text").mkdir()
+    with pytest.raises(DataError) as empty:
+        read_dump(DumpConfig("text", "text_files", patterns=["a*"], output_path=corpus.path("out")))
+    assert str(empty.value) == f"no .txt or .md files below {tmp_path / 'text'} whose names fit ['a*']"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules import ExecutorStep, versioned
+from marin_rules import ExecutorStep, output_path_of, versioned
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.mixture import (
     MixtureConfig,
@@ -23,6 +23,7 @@ from marin_rules.pipeline.mixture import (
     with_validation_sets,
 )
 from marin_rules.pipeline.tokenize import TokenizeConfig, tokenize
+from marin_rules.pipeline.train_tokenizer import TrainTokenizerConfig, train_tokenizer
 
 
 def written(folder: Path, sha256: str = "same", **splits: int) -> str:
@@ -141,6 +142,29 @@ def test_two_tokenizers_are_refused_while_planning() -> None:
     with pytest.raises(DataError, match="'x' and 'held' have different tokenizers"):
         with_validation_sets(config, {"held": other})
     lm_mixture_data_config({"x": one, "y": tokens("third", versioned("a/b@1"))}, {"x": 1.0, "y": 1.0})
+
+
+def test_steps_of_one_version_are_one_tokenizer() -> None:
+    """However many times an experiment makes the step: as it runs once, its tokenizer is one."""
+
+    def trained(vocabulary: int) -> ExecutorStep[Any]:
+        config = TrainTokenizerConfig(output_path_of(documents()), versioned(vocabulary))
+        return ExecutorStep("tokenizers/mine", train_tokenizer, config)
+
+    def documents() -> ExecutorStep[Any]:
+        return ExecutorStep("documents", tokenize, {"year": versioned(2025)})
+
+    def mixed(*tokenizers: Any) -> None:
+        components = {f"part-{index}": tokens(str(index), tokenizer) for index, tokenizer in enumerate(tokenizers)}
+        lm_mixture_data_config(components, dict.fromkeys(components, 1.0))
+
+    mixed(output_path_of(trained(1024)), output_path_of(trained(1024)), output_path_of(trained(1024)).nonblocking())
+    mixed(output_path_of(trained(1024)) / "kept", output_path_of(trained(1024), "kept"))
+    named = r"\(tokenizers/mine-[0-9a-f]{6} and tokenizers/mine-[0-9a-f]{6}\)"
+    with pytest.raises(DataError, match=f"'part-0' and 'part-1' have different tokenizers {named}"):
+        mixed(output_path_of(trained(1024)), output_path_of(trained(512)))
+    with pytest.raises(DataError, match=r"\(tokenizers/mine-[0-9a-f]{6} and tokenizers/mine-[0-9a-f]{6}/kept\)"):
+        mixed(output_path_of(trained(1024)), output_path_of(trained(1024), "kept"))
 
 
 def test_two_tokenizers_are_refused_by_the_step(tmp_path: Path) -> None:

@@ -46,6 +46,18 @@ def test_samples_grow_and_seeds_differ(corpus: Any) -> None:
         sample(SampleConfig(given, 1.5, output_path=corpus.path("out")))
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 1.0])
+def test_a_sample_and_its_rest_are_all_documents_each_once(fraction: float, corpus: Any) -> None:
+    given = corpus.write("in", divided(DOCUMENTS, 3))
+    sample(SampleConfig(given, fraction, seed=2, output_path=corpus.path("sample")))
+    sample(SampleConfig(given, fraction, seed=2, rest=True, output_path=corpus.path("rest")))
+    both = corpus.records("sample") + corpus.records("rest")
+    assert sorted(both, key=lambda record: record["id"]) == DOCUMENTS
+    chosen, left = corpus.summary("sample"), corpus.summary("rest")
+    assert left["dropped"].get("in the sample", 0) == chosen["written"]
+    assert chosen["dropped"].get("not in the sample", 0) == left["written"]
+
+
 def shuffled(corpus: Any, documents: list[Any], shards: int, name: str, seed: int = 1) -> dict[str, bytes]:
     given = corpus.write(f"{name}-in", divided(documents, shards))
     scatter(ScatterConfig(given, 4, seed, output_path=corpus.path(f"{name}-scattered")))

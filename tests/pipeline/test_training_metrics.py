@@ -51,6 +51,15 @@ def test_lines_are_there_at_once(tmp_path: Path, clock: Clock) -> None:
     ]
 
 
+def test_the_model_is_announced_before_the_first_step_once(tmp_path: Path, clock: Clock) -> None:
+    said: list[str] = []
+    made = recorder(tmp_path, clock, say=said.append)
+    for _ in range(2):
+        made.has_model(1_234_567)
+    assert said == ["a model of 1,234,567 parameters, 64 tokens a step; compiling the first step"]
+    assert made.work.parameters == 1_234_567
+
+
 @pytest.mark.parametrize(
     ("plant", "kind"),
     [
@@ -115,6 +124,25 @@ def test_the_curve_is_drawn_now_and_then_and_stops_nothing(tmp_path: Path, clock
         "step 4/10: evaluation loss 2.0000",
     ]
     made.stop_at_fault()
+
+
+def test_a_training_without_evaluations_is_drawn_while_it_runs(tmp_path: Path, clock: Clock) -> None:
+    """Half a minute after its first step, and for a hundredth of its time: a drawing of 1 s is followed by 100 s
+    without one, except for the first, which imports what draws. The last step leaves it to whoever draws the end."""
+    drawn: list[tuple[int, float]] = []
+
+    def draw(lines: Any) -> None:
+        drawn.append((lines[-1]["step"], clock.now))
+        clock.now += 1.0
+
+    made = recorder(tmp_path, clock, timer=clock, draw=draw)
+    for step in range(10):
+        clock.now += 20.0
+        made.trained(step, 2.0, None)
+        made.next_step_begins()
+    assert clock.now == 202.0
+    assert drawn == [(2, 60.0), (4, 101.0)]
+    assert {line.get("seconds") for line in lines(tmp_path)} == {None, 20.0}, "a drawing is no part of a step"
 
 
 def test_what_is_said_twice_is_kept_once(tmp_path: Path, clock: Clock) -> None:

@@ -193,6 +193,15 @@ def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> Non
     assert re.findall(r"step (\d)/4: checkpoint of", said) == ["2", "3", "4"]
 
 
+def test_the_model_is_announced_before_its_first_step_is_compiled(runs: Path) -> None:
+    model = json.loads((runs / "set_back" / "training.json").read_text())
+    said = (runs / "set_back.said").read_text().splitlines()
+    announced = [number for number, line in enumerate(said) if line.startswith("a model of ")]
+    first_step = next(number for number, line in enumerate(said) if line.startswith("step 1/4 "))
+    assert [said[number].split()[3] for number in announced] == [f"{model['parameters']:,}"]
+    assert announced[0] < first_step
+
+
 def test_a_signal_does_not_cut_the_last_checkpoint_short(runs: Path) -> None:
     assert "was stopped by SIGTERM" in (runs / "stopped_at_its_end.error").read_text()
     assert "resumes after step 3\n" in (runs / "stopped_at_its_end.said").read_text()

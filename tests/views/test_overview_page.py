@@ -96,6 +96,7 @@ def test_names_fit_their_boxes() -> None:
     assert shortened("a/b") == "a/b"
     assert shortened("a" * 20) == "a" * 20
     assert shortened("tokenized/a-long-name/part-17") == "…a-long-name/part-17"
+    assert shortened("evaluation/checkpoints/tiny") == "…/checkpoints/tiny", "and not the last two letters of a part"
     assert shortened("名" * 20) == "…" + "名" * 9
 
 

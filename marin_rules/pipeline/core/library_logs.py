@@ -10,7 +10,7 @@ import logging
 import os
 
 _TALKATIVE = (
-    *("datasets", "fray", "jax", "lm_eval", "rigging", "tensorstore", "tqdm_loggable"),
+    *("datasets", "fray", "jax", "lm_eval", "matplotlib", "rigging", "tensorstore", "tqdm_loggable"),
     # Levanter sets the level of `levanter` itself when it starts, but not of what is below it.
     *("levanter.checkpoint", "levanter.compat", "levanter.cutlass_kernel_cache", "levanter.data"),
     *("levanter.distributed", "levanter.eval", "levanter.eval_harness", "levanter.inference", "levanter.kernels"),

@@ -35,6 +35,13 @@ class Progress:
         before = f" ({self._before} done before)" if self._before else ""
         print(
             f"{task}{self.done} of {self._shards} shards{before}, {self._records:,} records,"
-            f" {self._records / seconds:,.0f} records/s, {self._bytes / seconds / 1e6:,.1f} MB/s",
+            f" {self._records / seconds:,.0f} records/s, {_speed(self._bytes / seconds)}",
             flush=True,
         )
+
+
+def _speed(bytes_per_second: float) -> str:
+    """Of few bytes, which take no longer than it takes to begin, in a unit that does not make them none."""
+    if bytes_per_second < 1e6:
+        return f"{bytes_per_second / 1e3:,.1f} kB/s"
+    return f"{bytes_per_second / 1e6:,.1f} MB/s"

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -22,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 from marin_rules import THIS_OUTPUT_PATH, InputName
 from marin_rules.pipeline.core.account import Account
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.files import sizes_below
+from marin_rules.pipeline.core.files import is_url, sizes_below
 from marin_rules.pipeline.core.left_out import REJECTS
 from marin_rules.pipeline.core.records import Record
 from marin_rules.pipeline.core.shard_map import Shard, ShardSettings, digest_of, map_shards
@@ -107,7 +108,10 @@ def _shards(config: DumpConfig, suffixes: tuple[str, ...]) -> tuple[list[Shard],
         and any(fnmatchcase(name, pattern) for pattern in config.patterns)
     }
     if not sizes:
-        raise DataError(f"no {' or '.join(suffixes)} files below {folder} whose names fit {list(config.patterns)}")
+        where = folder if is_url(folder) else os.path.abspath(folder)
+        missing = "" if is_url(folder) or os.path.isdir(folder) else ": there is no such folder"
+        fit = "" if tuple(config.patterns) == ("*",) else f" whose names fit {list(config.patterns)}"
+        raise DataError(f"no {' or '.join(suffixes)} files below {where}{fit}{missing}")
     made: dict[str, _Part] = {}
     if config.kind in _FOLDERS:
         names = sorted(sizes)

@@ -57,7 +57,7 @@ def recording_tracker(recorder: Recorder, *, evaluates_average_too: bool = False
                 recorder.work.peak_flops = peak
             # Of a model and its reference, those that are trained.
             if parameters := numbers.get("trainable_parameter_count", numbers.get("parameter_count")):
-                recorder.work.parameters = int(parameters)
+                recorder.has_model(int(parameters))
 
         def log_hyperparameters(self, hparams: Mapping[str, Any]) -> None: ...
 

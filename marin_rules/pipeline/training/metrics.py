@@ -26,7 +26,8 @@ from marin_rules.pipeline.training.throughput import Work, progress_line
 _UPLOAD_SECONDS = 60.0
 _UPLOAD_SHARE = 0.01  # Of the time, at most: after weeks of training the file is large.
 _WINDOW = 50  # Steps that the printed speed is the mean of.
-_DRAW_SECONDS = 30.0  # Drawing takes a part of a second.
+_DRAW_SECONDS = 30.0
+_DRAW_SHARE = 0.01  # Of the time, at most: a curve of a million steps takes a while.
 
 SET_LOSS = re.compile(r"eval/([^/]+)/loss")
 """How Levanter calls the loss of a validation set."""
@@ -110,6 +111,7 @@ class Recorder:
             self.say(f"{path} has no line of {missing} of the {last + 1} steps before: their losses are lost")
         self._write_all()
         self._next_upload = self._said = self._drawn = -math.inf
+        self._next_drawing: float | None = None  # A while after the first step: of few there is nothing to see.
         self._step_began: float | None = None
         self._recent: deque[float] = deque(maxlen=_WINDOW)
 
@@ -126,6 +128,13 @@ class Recorder:
     def stop_at_fault(self) -> None:
         if self.fault is not None:
             raise self.fault
+
+    def has_model(self, parameters: int) -> None:
+        """The model is there, and its first step is next. Levanter may say so more than once."""
+        if self.work.parameters is None:
+            tokens = self.work.tokens_per_step
+            self.say(f"a model of {parameters:,} parameters, {tokens:,} tokens a step; compiling the first step")
+        self.work.parameters = parameters
 
     def trained(self, step: int, loss: float, learning_rate: float | None) -> None:
         """A step is done. Levanter says so again at the end of a run, and of a run that was resumed at its end with a
@@ -148,6 +157,10 @@ class Recorder:
             self._said = now
             mean = sum(self._recent) / len(self._recent) if self._recent else None
             self.say(progress_line(self.work, step, loss, learning_rate, mean))
+        if self._next_drawing is None:
+            self._next_drawing = now + _DRAW_SECONDS
+        elif now >= self._next_drawing and step + 1 < self.work.steps:
+            self._draw_one()
 
     def reported(self, step: int, metrics: Mapping[str, float]) -> None:
         """Other numbers of a step: of an evaluation, or of a loss with parts."""
@@ -161,7 +174,8 @@ class Recorder:
         self._add({"step": step, "time": self._clock(), **finite})
         if "eval/loss" in finite:
             self.say(f"step {step + 1}/{self.work.steps}: evaluation loss {_evaluation_text(finite)}")
-            self._draw_now_and_then()
+            if self._timer() - self._drawn >= _DRAW_SECONDS:
+                self._draw_one()
 
     def next_step_begins(self) -> None:
         """Evaluations, checkpoints and exports are over: from now on it is the next step that takes time."""
@@ -190,15 +204,16 @@ class Recorder:
         if self._grows:
             self._write_all()
 
-    def _draw_now_and_then(self) -> None:
+    def _draw_one(self) -> None:
         """Draw a curve for the running training, too. Nothing depends on it: the last one is drawn at the end."""
-        if (now := self._timer()) - self._drawn < _DRAW_SECONDS:
-            return
-        self._drawn = now
+        is_first, self._drawn = math.isinf(self._drawn), self._timer()
         try:
             self._draw(self.lines)
         except Exception as error:
             self.say(f"the loss curve could not be drawn: {error}")
+        ended = self._timer()
+        seconds = 0.0 if is_first else ended - self._drawn  # The first one also imports what draws.
+        self._next_drawing = ended + max(_DRAW_SECONDS, seconds / _DRAW_SHARE)
 
     def _has(self, step: int, name: str) -> bool:
         for line in reversed(self.lines):

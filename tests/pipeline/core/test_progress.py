@@ -20,3 +20,15 @@ def test_no_line_is_printed_twice(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     progress.tell()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(",")[0] for line in lines] == ["1 of 2 shards", "2 of 2 shards"]
+
+
+@pytest.mark.parametrize(("read", "speed"), [(500, "0.1 kB/s"), (40_000, "8.0 kB/s"), (60_000_000, "12.0 MB/s")])
+def test_little_is_not_nothing(
+    read: int, speed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = itertools.count(step=5)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    progress = Progress(1, 0)
+    progress.add({"read": 10, "bytes_read": read})
+    progress.tell()
+    assert capsys.readouterr().out == f"1 of 1 shards, 10 records, 2 records/s, {speed}\n"
