@@ -197,6 +197,8 @@ def test_the_interval_of_a_best_size_holds_the_truth() -> None:
         ((3.0, 3.1, 3.25, 3.45, 3.7), "below the smallest that was tried.*add smaller models"),
         ((3.7, 3.45, 3.25, 3.1, 3.0), "above the largest that was tried.*add larger models"),
         ((3.3, 3.0, 3.28), "has 3 sizes of models"),
+        ((3.0, 3.0, 3.0, 3.0, 3.0), "its curve is a straight line"),
+        ((3.4, 3.3, 3.2, 3.1, 3.0), "its curve is a straight line"),
         ((3.3, 3.0, 3.35, 3.0, 3.3), "no certain best size: of 200 resamples only"),
     ],
 )
