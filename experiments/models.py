@@ -29,6 +29,9 @@ class ModelConfig:
 
     hf_repo_id: str
     hf_revision: str
+    size: str
+    """Of its weights."""
+
     licence: str
     is_gated: bool = False
     """Whether the hub wants an account that has accepted terms: set HF_TOKEN."""
@@ -36,20 +39,30 @@ class ModelConfig:
 
 MODELS: Mapping[str, ModelConfig] = {
     "llama_3_1_8b": ModelConfig(
-        "meta-llama/Llama-3.1-8B", "d04e592bb4f6aa9cfee91e2e20afa771667e1d4b", "Llama 3.1 Community License", True
+        "meta-llama/Llama-3.1-8B",
+        "d04e592bb4f6aa9cfee91e2e20afa771667e1d4b",
+        "16.1 GB",
+        "Llama 3.1 Community License",
+        is_gated=True,
     ),
     "llama_3_2_1b": ModelConfig(
-        "meta-llama/Llama-3.2-1B", "4e20de362430cd3b72f300e6b0f18e50e7166e08", "Llama 3.2 Community License", True
+        "meta-llama/Llama-3.2-1B",
+        "4e20de362430cd3b72f300e6b0f18e50e7166e08",
+        "2.5 GB",
+        "Llama 3.2 Community License",
+        is_gated=True,
     ),
-    "smollm2_135m": ModelConfig("HuggingFaceTB/SmolLM2-135M", "93efa2f097d58c2a74874c7e644dbc9b0cee75a2", "Apache-2.0"),
+    "smollm2_135m": ModelConfig(
+        "HuggingFaceTB/SmolLM2-135M", "93efa2f097d58c2a74874c7e644dbc9b0cee75a2", "0.27 GB", "Apache-2.0"
+    ),
     "smollm2_135m_instruct": ModelConfig(
-        "HuggingFaceTB/SmolLM2-135M-Instruct", "12fd25f77366fa6b3b4b768ec3050bf629380bac", "Apache-2.0"
+        "HuggingFaceTB/SmolLM2-135M-Instruct", "12fd25f77366fa6b3b4b768ec3050bf629380bac", "0.27 GB", "Apache-2.0"
     ),
     "smollm2_360m_instruct": ModelConfig(
-        "HuggingFaceTB/SmolLM2-360M-Instruct", "a10cc1512eabd3dde888204e902eca88bddb4951", "Apache-2.0"
+        "HuggingFaceTB/SmolLM2-360M-Instruct", "a10cc1512eabd3dde888204e902eca88bddb4951", "0.72 GB", "Apache-2.0"
     ),
     "smollm2_1_7b_instruct": ModelConfig(
-        "HuggingFaceTB/SmolLM2-1.7B-Instruct", "31b70e2e869a7173562077fd711b654946d38674", "Apache-2.0"
+        "HuggingFaceTB/SmolLM2-1.7B-Instruct", "31b70e2e869a7173562077fd711b654946d38674", "3.4 GB", "Apache-2.0"
     ),
 }
 """All of the type `llama`, which can be trained on."""

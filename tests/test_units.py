@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_rules.units import (
@@ -55,6 +55,7 @@ def test_only_another_day_is_written_with_its_date() -> None:
     assert len(clock_now()) == len("14:00:00")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 4_000_000_000))
 def test_a_moment_can_be_read_back(seconds: int) -> None:
     assert parse_timestamp(timestamp(seconds)) == seconds
@@ -106,6 +107,7 @@ def test_a_time_limit_as_a_number_is_refused() -> None:
         parse_minutes(240)  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**7))
 def test_a_time_limit_can_be_read_back(minutes: int) -> None:
     assert parse_minutes(minutes_text(minutes)) == minutes
@@ -136,6 +138,7 @@ def test_times_of_a_scheduler(text: str, seconds: int | None) -> None:
     assert parse_clock(text) == seconds
 
 
+@settings(deadline=None)
 @given(st.integers(0, 400), st.integers(0, 86399))
 def test_a_schedulers_time_in_full_is_that_many_seconds(days: int, seconds: int) -> None:
     text = f"{days}-{time.strftime('%H:%M:%S', time.gmtime(seconds))}"
@@ -188,6 +191,7 @@ def test_memory_is_written_briefly(megabytes: int, text: str) -> None:
     assert memory_text(megabytes) == text
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**8))
 def test_memory_can_be_read_back(megabytes: int) -> None:
     assert parse_memory(memory_text(megabytes)) == megabytes * MEGABYTE

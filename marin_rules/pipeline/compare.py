@@ -32,7 +32,7 @@ from marin_rules.pipeline.evaluation.statistics import (
     refuse_few_resamples,
     sums_of_items,
 )
-from marin_rules.pipeline.evaluation.tables import new_panels, plain, signed, write_csv, write_svg
+from marin_rules.pipeline.evaluation.tables import new_panels, plain, signed, signed_chance, write_csv, write_svg
 
 if TYPE_CHECKING:
     import numpy
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     type Array = numpy.ndarray[Any, Any]
 
 COLUMNS = (
-    *("kind", "name", "metric", "model", "score", "standard_error", "chance", "difference"),
-    *("difference_standard_error", "difference_low", "difference_high", "is_clear", "items"),
+    *("kind", "name", "metric", "model", "score", "standard_error", "chance", "chance_standard_error"),
+    *("difference", "difference_standard_error", "difference_low", "difference_high", "is_clear", "items"),
 )
 
 
@@ -70,7 +70,9 @@ class _Contest:
     columns: Array
     """For each item and model a numerator and a denominator: bits and bytes, or a value and one."""
 
-    chance: float | None
+    chances: Mapping[str, tuple[float | None, float | None]]
+    """By model, because chance may depend on the tokenizer: its score and the standard error of that."""
+
     higher_is_better: bool | None
 
     def values(self, models: list[str]) -> dict[str, Array]:
@@ -91,7 +93,7 @@ def compare(config: CompareConfig) -> dict[str, Any]:
     if not contests:
         raise DataError(f"there is nothing to compare: {', '.join(models)} have no sets or tasks in common")
     rows = [row for contest in contests for row in _judged(contest, models, baseline, config)]
-    rows += _macro(contests, models, baseline, config)
+    rows += _macro(contests, results, models, baseline, config)
     notes = [*_other_settings(results), *_lost_text(results)]
     answer = {"baseline": baseline, "confidence": CONFIDENCE, "models": paths, "notes": notes, "rows": rows}
     write_csv(join(config.output_path, "report", "compare.csv"), COLUMNS, rows)
@@ -168,7 +170,8 @@ def _held_out(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Con
             rows = read_samples(f"model {model!r}", path, f"held_out-{name}")
             _check_whole(model, name, len(rows), results[model]["held_out"][name]["documents"])
             columns += [[-row["log_probability"] / math.log(2) for row in rows], [row["bytes"] for row in rows]]
-        contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, None, False))
+        chances = {model: _chance_of_bits(one["held_out"][name]) for model, one in results.items()}
+        contests.append(_Contest("held out", name, "bits_per_byte", numpy.array(columns).T, chances, False))
     return contests
 
 
@@ -190,11 +193,17 @@ def _tasks(results: Mapping[str, Any], paths: Mapping[str, str]) -> list[_Contes
                 values = _values(rows, metric)
                 _check_whole(model, name, len(values), results[model]["tasks"][name]["items"])
                 columns += [values, [1.0] * len(values)]
-            facts = metrics[metric]
-            better = facts.get("higher_is_better")
-            contests.append(_Contest("task", name, metric, numpy.array(columns).T, facts["chance"], better))
+            of_models = {model: one["tasks"][name]["metrics"][metric] for model, one in results.items()}
+            chances = {model: (one["chance"], one.get("chance_standard_error")) for model, one in of_models.items()}
+            better = metrics[metric].get("higher_is_better")
+            contests.append(_Contest("task", name, metric, numpy.array(columns).T, chances, better))
         _refuse_other_questions(name, results, samples)
     return contests
+
+
+def _chance_of_bits(found: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    chance = found.get("chance", {}).get("bits_per_byte", {})
+    return chance.get("value"), chance.get("standard_error")
 
 
 def _refuse_other_questions(
@@ -256,13 +265,20 @@ def _judged(contest: _Contest, models: list[str], baseline: str, config: Compare
     return [_row(contest, model, baseline, models, [items]) for model in models]
 
 
-def _macro(contests: list[_Contest], models: list[str], baseline: str, config: CompareConfig) -> list[dict[str, Any]]:
+def _macro(
+    contests: list[_Contest],
+    results: Mapping[str, dict[str, Any]],
+    models: list[str],
+    baseline: str,
+    config: CompareConfig,
+) -> list[dict[str, Any]]:
     """The mean of the held-out sets, each drawn separately."""
     sets = [contest for contest in contests if contest.kind == "held out"]
     if len(sets) < 2:
         return []
     items = [sums_of_items(one.columns, one.name, config.resamples, config.seed) for one in sets]
-    average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, None, False)
+    chances = {model: _chance_of_bits(one.get("averages", {}).get("macro", {})) for model, one in results.items()}
+    average = _Contest("average", "macro", "bits_per_byte", sets[0].columns, chances, False)
     return [_row(average, model, baseline, models, items) for model in models]
 
 
@@ -283,7 +299,8 @@ def _row(contest: _Contest, model: str, baseline: str, models: list[str], sets: 
         "model": model,
         "score": score.value,
         "standard_error": score.standard_error,
-        "chance": contest.chance,
+        "chance": contest.chances[model][0],
+        "chance_standard_error": contest.chances[model][1],
         "higher_is_better": contest.higher_is_better,
         "items": sum(one.items for one in sets),
     }
@@ -311,11 +328,10 @@ def _is_clear(difference: Estimate) -> bool | None:
 
 def _print(row: Mapping[str, Any], baseline: str) -> None:
     text = f"{row['name']} {row['metric']}: {row['model']} {signed(row['score'], row['standard_error'])}"
+    text += f" ({signed_chance(row['chance'], row['chance_standard_error'])})"
     if "difference" in row:
         text += f", {row['difference']:+.4f} ± {_error(row['difference_standard_error'])} from {baseline}"
         text += {True: _direction(row), False: " (may be chance)", None: " (one item: unknown)"}[row["is_clear"]]
-    elif row["chance"] is not None:
-        text += f" (chance {row['chance']:.4f})"
     print(text, flush=True)
 
 

@@ -27,7 +27,7 @@ from marin_rules.pipeline.evaluation.loaded_model import Precision, loaded, prep
 from marin_rules.pipeline.evaluation.model_files import find_model
 from marin_rules.pipeline.evaluation.sample_table import sample_rows
 from marin_rules.pipeline.evaluation.statistics import RESAMPLES, refuse_few_resamples
-from marin_rules.pipeline.evaluation.tables import signed, write_csv
+from marin_rules.pipeline.evaluation.tables import signed, signed_chance, write_csv
 from marin_rules.pipeline.evaluation.task_files import EvalTask, loaded_tasks
 
 _NAME = re.compile(r"[\w.,=+-]+")
@@ -228,9 +228,7 @@ def _row(
 
 
 def _print(row: Mapping[str, Any]) -> None:
-    chance = (
-        "chance unknown" if row["chance"] is None else f"chance {signed(row['chance'], row['chance_standard_error'])}"
-    )
+    chance = signed_chance(row["chance"], row["chance_standard_error"])
     print(
         f"{row['kind']} {row['name']}: {row['metric']} {signed(row['score'], row['standard_error'])}"
         f" ({chance}, {row['items']} {'sets' if row['kind'] == 'average' else 'items'})",

@@ -24,12 +24,12 @@ from marin_rules.pipeline.core.files import into_place, join, open_to_read, read
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.leaderboard_page import page
 from marin_rules.pipeline.evaluation.samples import read_samples
-from marin_rules.pipeline.evaluation.tables import signed, write_csv
+from marin_rules.pipeline.evaluation.tables import signed, signed_chance, write_csv
 from marin_rules.pipeline.evaluation.training_runs import read_facts, read_lines
 
 COLUMNS = (
-    *("rank", "name", "author", "bits_per_byte", "standard_error", "flops", "seconds", "device", "parameters"),
-    *("tokens", "code", "recipe_sha256", "data_sha256", "description"),
+    *("rank", "name", "author", "bits_per_byte", "standard_error", "chance", "chance_standard_error", "flops"),
+    *("seconds", "device", "parameters", "tokens", "code", "recipe_sha256", "data_sha256", "description"),
 )
 
 _FORMULA = 4.0
@@ -105,6 +105,7 @@ def measured(name: str, training_path: str, evaluation_path: str, set_name: str)
         "bits_per_byte": found["bits_per_byte"]["value"],
         "standard_error": found["bits_per_byte"]["standard_error"],
         "chance": found["chance"]["bits_per_byte"]["value"],
+        "chance_standard_error": found["chance"]["bits_per_byte"]["standard_error"],
         "items_sha256": found["items_sha256"],
         "code": (info.get("run") or {}).get("git_commit"),
         "recipe_sha256": _digest_of_json([facts.get("model"), facts.get("hyperparameters")]),
@@ -130,7 +131,8 @@ def leaderboard(config: LeaderboardConfig) -> dict[str, Any]:
     for row in rows:
         score = signed(row["bits_per_byte"], row["standard_error"])
         cost = f"{row['flops']:.3g} FLOPs, {row['seconds']:.4g} s on {row['device']}"
-        print(f"{row['rank']}. {row['name']}: {score} bits per byte, {cost}", flush=True)
+        chance = signed_chance(row["chance"], row["chance_standard_error"])
+        print(f"{row['rank']}. {row['name']}: {score} bits per byte ({chance}), {cost}", flush=True)
     print(f"the page: {join(config.output_path, 'index.html')}", flush=True)
     return {"records": len(rows), "first": rows[0]["name"]}
 
@@ -229,11 +231,11 @@ def _checked(name: str, path: str) -> dict[str, Any]:
             raise DataError(f"record {name!r}: {join(path, 'record.json')} has no {key}: make the record again")
     now = measured(record["name"], record["training_path"], record["evaluation_path"], record["set"])
     for key, value in now.items():
-        if record.get(key) != value:
+        if key in record and record[key] != value:
             raise DataError(
                 f"record {name!r}: it says {key} {record.get(key)!r}, but its training and evaluation {value!r}"
             )
-    return record
+    return {**record, **now}
 
 
 def _device(facts: Any) -> str:

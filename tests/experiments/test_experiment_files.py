@@ -104,6 +104,9 @@ def test_models_are_pinned_and_one_needs_no_hub() -> None:
         source = source_of(model(name))
         assert isinstance(source, HubSource)
         assert (source.repository, source.kind) == (facts.hf_repo_id, "model")
+        assert re.fullmatch("[0-9a-f]{40}", source.revision)
+        assert re.fullmatch(r"[0-9.]+ GB", facts.size)
+        assert facts.licence
         assert "*.bin" not in source.patterns
     downloads = [step for step in steps_below([smollm2_135m_instruct]) if step.name.startswith("raw/")]
     (source,) = (source_of(step) for step in downloads)

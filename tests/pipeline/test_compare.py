@@ -36,10 +36,12 @@ class Evaluations:
         answers = [{"id": number, "filter": "none", "metrics": {"acc": float(hit)}} for number, hit in enumerate(hits)]
         for name, rows in (("held_out-news", documents), ("quiz", answers)):
             (path / "samples" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        acc = {"score": float(numpy.mean(hits)), "chance": 0.25, "is_mean_of_items": True, "higher_is_better": True}
+        chance = {"chance": 0.25, "chance_standard_error": 0.01}
+        acc = {"score": float(numpy.mean(hits)), **chance, "is_mean_of_items": True, "higher_is_better": True}
         perplexity = {"score": 9.0, "chance": None, "is_mean_of_items": False}
+        of_news = {"bits_per_byte": {"value": 8.0 + len(model), "standard_error": 0.5}}
         results = {
-            "held_out": {"news": {"items_sha256": items, "documents": 120}},
+            "held_out": {"news": {"items_sha256": items, "documents": 120, "chance": of_news}},
             "tasks": {
                 "quiz": {
                     "items_sha256": items,
@@ -79,6 +81,22 @@ def test_a_small_difference_on_the_same_documents_is_clear(evaluations: Evaluati
     same = found["quiz", "better"]
     assert (same["difference"], same["is_clear"], same["chance"]) == (0.0, False, 0.25)
     assert ("perplexity") not in {row["metric"] for row in found.values()}, "no mean of items cannot be paired"
+
+
+def test_every_score_stands_beside_its_own_chance(
+    evaluations: Evaluations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which is another for another tokenizer."""
+    paths = {name: evaluations.write(name, HARD, [True, False]) for name in ("one", "other")}
+    compare(CompareConfig(paths, output_path=str(tmp_path / "out")))
+    rows = csv.DictReader((tmp_path / "out" / "report" / "compare.csv").open())
+    found = {(row["name"], row["model"]): (row["chance"], row["chance_standard_error"]) for row in rows}
+    assert found["news", "one"] == ("11", "0.5")
+    assert found["news", "other"] == ("13", "0.5")
+    assert found["quiz", "one"] == found["quiz", "other"] == ("0.25", "0.01")
+    said = capsys.readouterr().out
+    assert re.search(r"news bits_per_byte: other \S+ ± \S+ \(chance 13.0000 ± 0.5000\), \+0.0000", said)
+    assert re.search(r"quiz acc: one 0.5000 ± \S+ \(chance 0.2500 ± 0.0100\)\n", said)
 
 
 def test_an_average_with_a_set_of_one_document_is_of_unknown_certainty(

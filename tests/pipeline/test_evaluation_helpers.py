@@ -100,6 +100,14 @@ def test_machines_and_networks_do_not(experiments: Any) -> None:
     assert path(make(defaults, resources=ResourceConfig.with_tpu("v4-8"), offline=True)) == path(make(defaults))
 
 
+def test_a_record_has_nothing_for_the_report(experiments: Any) -> None:
+    """What a step declares and does not write is reported as missing."""
+    defaults = experiments("defaults")
+    record = HELPERS["speedrun"](defaults)
+    assert list(record.report) == []
+    assert list(defaults.default_leaderboard("x", [record]).report) == ["report/*"]
+
+
 def test_named_sets_are_there_without_lm_eval(experiments: Any) -> None:
     sets = experiments("evals.task_configs")
     assert "lm_eval" not in sys.modules

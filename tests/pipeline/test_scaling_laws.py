@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluation.isoflops import budgets_of, find_optimum, size_law
-from marin_rules.pipeline.evaluation.law import fit_law
+from marin_rules.pipeline.evaluation.law import Law, fit_law
 from marin_rules.pipeline.evaluation.training_runs import TrainingRun
 from marin_rules.pipeline.scaling_laws import ScalingLawConfig, scaling_law
 
@@ -60,6 +61,18 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         size = law.best_size(1e18)
         hits["best size"] += size.low <= best <= size.high  # type: ignore[operator]
     assert min(hits.values()) >= 19, hits
+
+
+def test_a_prediction_from_few_runs_is_no_surer_than_their_residuals() -> None:
+    """Nine runs leave four degrees of freedom, with which Student's quantile is 2.776. In 300 sweeps, intervals that
+    took residuals for as large as they happen to be held the loss of a run between the others 269 times, not 285."""
+    parameters = numpy.array([math.log(TRUTH["A"]), math.log(TRUTH["B"]), math.log(TRUTH["E"]), 0.34, 0.38])
+    residuals = numpy.array([0.01, -0.01] * 5)[:9]
+    law = Law(parameters, numpy.tile(parameters, (200, 1)), residuals, tuple(grid(0)[:9]))
+    found, loss = law.predict(1e6, 1e8), true_loss(1e6, 1e8)
+    assert found.value == pytest.approx(loss)
+    half = 0.01 * 2.776 / 1.96
+    assert (found.low, found.high) == pytest.approx((loss * math.exp(-half), loss * math.exp(half)), rel=1e-4)
 
 
 def _best_size_by_search(flops: float) -> float:
@@ -184,6 +197,8 @@ def test_the_interval_of_a_best_size_holds_the_truth() -> None:
         ((3.0, 3.1, 3.25, 3.45, 3.7), "below the smallest that was tried.*add smaller models"),
         ((3.7, 3.45, 3.25, 3.1, 3.0), "above the largest that was tried.*add larger models"),
         ((3.3, 3.0, 3.28), "has 3 sizes of models"),
+        ((3.0, 3.0, 3.0, 3.0, 3.0), "its curve is a straight line"),
+        ((3.4, 3.3, 3.2, 3.1, 3.0), "its curve is a straight line"),
         ((3.3, 3.0, 3.35, 3.0, 3.3), "no certain best size: of 200 resamples only"),
     ],
 )

@@ -55,7 +55,7 @@ class Runs:
             "held_out": {
                 "news": {
                     "bits_per_byte": {"value": bits, "standard_error": 0.01},
-                    "chance": {"bits_per_byte": {"value": 2.5}},
+                    "chance": {"bits_per_byte": {"value": 2.5, "standard_error": 0.125}},
                     "items_sha256": items,
                 }
             },
@@ -179,14 +179,14 @@ def test_the_page_ranks_escapes_and_loads_nothing(runs: Runs) -> None:
     assert page.addresses == []
     assert "http" not in text
     assert "Runs &amp; &lt;b&gt;" in text
-    assert "2.500" in text, "chance is told"
+    assert "gets 2.500 ± 0.125." in text, "chance is told"
 
 
 def test_the_log_has_the_ranks_and_the_place_of_the_page(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     board(runs, runs.make("worse", bits=1.7), runs.make("better", bits=1.4))
     assert capsys.readouterr().out.splitlines() == [
-        "1. better: 1.4000 ± 0.0100 bits per byte, 2.95e+07 FLOPs, 2 s on 1 x cpu",
-        "2. worse: 1.7000 ± 0.0100 bits per byte, 2.95e+07 FLOPs, 2 s on 1 x cpu",
+        "1. better: 1.4000 ± 0.0100 bits per byte (chance 2.5000 ± 0.1250), 2.95e+07 FLOPs, 2 s on 1 x cpu",
+        "2. worse: 1.7000 ± 0.0100 bits per byte (chance 2.5000 ± 0.1250), 2.95e+07 FLOPs, 2 s on 1 x cpu",
         f"the page: {runs.folder / 'board' / 'index.html'}",
     ]
 
@@ -197,6 +197,18 @@ def test_a_record_that_was_polished_is_refused(runs: Runs) -> None:
     runs.change("one", "record/record.json", "bits_per_byte", value=0.9)
     with pytest.raises(DataError, match=r"record 'one': it says bits_per_byte 0.9, but .* 1.5"):
         board(runs, config)
+
+
+def test_a_record_that_lacks_a_number_has_that_of_its_files(runs: Runs) -> None:
+    """As one that an earlier version has made."""
+    config = runs.make("one")
+    record_speedrun(config)
+    path = Path(config.output_path, "record.json")
+    record = json.loads(path.read_text())
+    del record["chance_standard_error"]
+    path.write_text(json.dumps(record))
+    board(runs, config)
+    assert json.loads((runs.folder / "board" / "records.json").read_text())[0]["chance_standard_error"] == 0.125
 
 
 def test_a_record_does_not_say_its_own_rank(runs: Runs) -> None:
@@ -221,7 +233,7 @@ def test_chance_is_that_of_every_tokenizer(runs: Runs) -> None:
     one, other = runs.make("one", bits=1.2), runs.make("other", bits=1.9)
     runs.change("other", RESULTS, "held_out", "news", "chance", "bits_per_byte", "value", value=3.25)
     _, text = board(runs, one, other)
-    assert "gets 2.500 to 3.250, by tokenizer" in text
+    assert "gets 2.500 ± 0.125 to 3.250 ± 0.125, by tokenizer" in text
 
 
 def test_records_of_different_documents_are_not_ranked(runs: Runs) -> None:

@@ -238,7 +238,9 @@ def test_the_same_task_with_examples_has_another_name(outcome: Path) -> None:
     found = read(outcome / "hf" / "results.json")["tasks"]["animals-5"]
     assert found["num_fewshot"] == 5
     assert found["truncated_prompts"] > 0, "examples do not fit into this window, and that is told"
-    assert samples(outcome / "hf", "animals-5")[0]["prompts"][0].count("The ") == 6
+    for row, question in zip(samples(outcome / "hf", "animals-5"), QUESTIONS, strict=True):
+        assert row["prompts"][0].count("The ") == 6
+        assert row["prompts"][0].count(str(question["query"])) == 1, "it is no example for itself"
 
 
 def test_a_group_has_the_score_of_all_its_tasks(outcome: Path) -> None:
@@ -275,6 +277,8 @@ def test_whole_texts_of_tasks_have_bits_per_byte_too(outcome: Path) -> None:
     found = read(outcome / "hf" / "results.json")["tasks"]["animals_whole"]["metrics"]["bits_per_byte"]
     assert found["score"] == pytest.approx(-truth / math.log(2) / size, rel=1e-5)
     assert found["standard_error"] > 0
+    assert found["chance"] == pytest.approx(math.log2(VOCABULARY)), "a byte is a token"
+    assert found["chance_standard_error"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_table_has_every_score_beside_its_error_and_chance(outcome: Path) -> None:
@@ -288,7 +292,7 @@ def test_the_table_has_every_score_beside_its_error_and_chance(outcome: Path) ->
         ("task", "animals-5", "acc"),
     ]
     assert all(row["standard_error"] for row in table)
-    assert all(row["chance"] for row in table if row["kind"] != "task" or row["metric"] == "acc")
+    assert all(row["chance"] and row["chance_standard_error"] for row in table)
 
 
 def test_the_models_are_told_apart(outcome: Path) -> None:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from support.tiny_llama import EOS, PAD, SPECIAL, Weights, log_probabilities, make_weights, tokens_of, write_model
+from support.tiny_llama import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIAL,
+    Weights,
+    log_probabilities,
+    make_weights,
+    score,
+    tokens_of,
+    write_model,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -42,6 +57,8 @@ def group(name: str, weight_by_size: str) -> str:
     return f"group: {name}\ntask: [animals, two]\naggregate_metric_list: [{metric}]\n"
 
 
+NO_ANSWER = choice("no_answer").replace("{{choices}}", "{{['' if query == 'The ant' else 'runs', query]}}")
+NO_ANSWER += 'target_delimiter: ""\n'
 WRITTEN = """
 task: written
 dataset_path: json
@@ -53,6 +70,20 @@ doc_to_target: "{{choices[label]}}"
 generation_kwargs: {until: [ENDS], max_gen_toks: 20, do_sample: false}
 metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 """
+LIKELY = WRITTEN.split("generation_kwargs")[0].replace("output_type: generate_until", "output_type: loglikelihood")
+LIKELY = LIKELY.replace("task: written", "task: likely") + (
+    "metric_list: [{metric: acc, aggregation: mean, higher_is_better: true},"
+    " {metric: perplexity, aggregation: perplexity, higher_is_better: false}]\n"
+)
+"""How probable one answer is, as LAMBADA asks."""
+PAIRS = "metric_list: [" + "".join(
+    f"{{metric: {metric}, aggregation: {aggregation}, higher_is_better: {better}}}, "
+    for metric, aggregation, better in (
+        ("f1", "f1", "true"),
+        ("mcc", "matthews_corrcoef", "true"),
+        ("brier_score", "brier_score", "false"),
+    )
+)
 MUTUAL = "{metric: acc_mutual_info, aggregation: mean, higher_is_better: true}"
 CALLS = "{{ cycler.__init__.__globals__.os.system('touch executed') }}{{query}}"
 FOLDERS = {
@@ -67,9 +98,14 @@ FOLDERS = {
         "from_few": WRITTEN.replace("task: written", "task: from_few")
         .replace("ENDS", '"x"')
         .replace("do_sample: false", "do_sample: true, temperature: 1.0, top_k: 1"),
-        "no_answer": choice("no_answer").replace("{{choices}}", "{{['' if query == 'The ant' else 'runs', query]}}")
-        + 'target_delimiter: ""\n',
+        "no_answer": NO_ANSWER,
         "one_answer": choice("one_answer").replace("{{choices}}", "{{['runs']}}").replace("label", "0"),
+        "likely": LIKELY,
+        "equal": choice("equal").replace("{{choices}}", "{{[choices[0], choices[0], 'zzz zzz', choices[0]]}}"),
+        "pairs": choice("pairs").replace("animals.jsonl", "two.jsonl").replace("metric_list: [", PAIRS),
+        "blank": choice("blank").replace("{{query}}", " "),
+        "nothing": NO_ANSWER.replace("no_answer", "nothing").replace("{{query}}", ""),
+        "validated": choice("validated").replace("test_split: test", "validation_split: test\nfewshot_split: test"),
         "certain": group("certain", weight_by_size="true").replace("animals, two", "one_answer"),
         "stated": choice("stated") + "metadata: {chance: 25}\n",
     },
@@ -90,10 +126,20 @@ CASES: dict[str, dict[str, Any]] = {
     "chances": {"tasks": ["several_right", "mutual", "by_task", "by_item"]},
     "written": {"model": "pausing", "tasks": ["written"]},
     "no answer": {"tasks": ["no_answer"]},
+    "nothing at all": {"tasks": ["nothing"]},
+    "blank": {"tasks": ["blank"]},
+    "equal": {"tasks": ["equal", "animals"]},
+    "pairs": {"tasks": ["pairs"]},
+    "likely": {"tasks": ["likely"]},
+    "examples": {"others": [{"name": "validated", "num_fewshot": 5}]},
+    "too many examples": {"others": [{"name": "animals", "num_fewshot": 7}]},
+    "conversation": {"model": "talking", "others": [{"name": "animals", "num_fewshot": 2}], "chat_template": True},
+    "silent": {"model": "silent", "sets": ["mixed"]},
+    "mute": {"model": "silent", "sets": ["foreign"]},
     "other sampling": {"tasks": ["from_few"]},
     "short": {"tasks": ["animals"], "max_length": 9},
-    "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"]},
-    "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"]},
+    "unstacked": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "tasks": ["written"]},
+    "exported": {"model": "unstacked/hf/step-4", "sets": ["texts"], "tasks": ["written"]},
     "fewer layers": {"model": "unstacked/checkpoints/step-4", "sets": ["texts"], "reference_path": "shallow"},
     "begun once": {"model": "talking", "tasks": ["animals"], "chat_template": True, "begin_with_first_token": True},
     "begun by the template": {"model": "talking", "tasks": ["animals"], "chat_template": True},
@@ -159,6 +205,10 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> 
     _write_models(folder)
     (folder / "texts").mkdir()
     (folder / "texts" / "a.jsonl").write_text(json.dumps({"id": "0", "text": "Über den Wolken"}) + "\n")
+    for name, texts in {"mixed": ["", "A fox.", "本"], "foreign": ["本"]}.items():
+        (folder / name).mkdir()
+        lines = [json.dumps({"id": str(number), "text": text}) for number, text in enumerate(texts)]
+        (folder / name / "a.jsonl").write_text("".join(f"{line}\n" for line in lines))
     for place, tasks in FOLDERS.items():
         (folder / place / "items").mkdir(parents=True)
         for name, items in {"animals": QUESTIONS, "two": TWO}.items():
@@ -182,6 +232,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory, training_python: Path) -> 
     )
     assert run.returncode == 0, run.stderr[-4000:]
     (folder / "log").write_text(run.stdout)
+    (folder / "warnings").write_text(run.stderr)
     return folder
 
 
@@ -217,9 +268,14 @@ def _write_models(folder: Path) -> None:
     write_model(folder / "small_letters", weights)
     tokenizer = folder / "small_letters" / "tokenizer.json"
     tokenizer.write_text(json.dumps({**json.loads(tokenizer.read_text()), "normalizer": {"type": "Lowercase"}}))
+    write_model(folder / "silent", weights)
+    tokenizer = folder / "silent" / "tokenizer.json"
+    deaf = {"type": "Replace", "pattern": {"Regex": "[^ -~]"}, "content": ""}
+    tokenizer.write_text(json.dumps({**json.loads(tokenizer.read_text()), "normalizer": deaf}))
     write_model(folder / "talking", weights)
     settings = folder / "talking" / "tokenizer_config.json"
-    template = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    turns = "{% for message in messages %}[{{ message['role'] }}]{{ message['content'] }}{% endfor %}"
+    template = "{{ bos_token }}" + turns
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "chat_template": template}))
     write_model(folder / "shallow", weights)
     write_model(folder / "narrow", weights)
@@ -236,6 +292,10 @@ def _write_models(folder: Path) -> None:
 
 def read(outcome: Path, name: str) -> Any:
     return json.loads((outcome / "out" / name / "results.json").read_text())
+
+
+def samples(outcome: Path, case: str, task: str) -> list[Any]:
+    return [json.loads(line) for line in (outcome / "out" / case / "samples" / f"{task}.jsonl").open()]
 
 
 def error(outcome: Path, name: str) -> str:
@@ -279,7 +339,8 @@ def test_only_a_folder_that_is_trusted_has_code_executed(outcome: Path) -> None:
 
 def test_text_that_a_tokenizer_loses_is_counted_and_told(outcome: Path) -> None:
     assert read(outcome, "losing")["held_out"]["texts"]["unknown_tokens"] == 1
-    told = [line for line in (outcome / "log").read_text().splitlines() if "the tokenizer loses" in line]
+    lines = (outcome / "log").read_text().splitlines()
+    told = [line for line in lines if line.startswith("held out texts: the tokenizer loses")]
     for line, tokens in zip(told, (1, 0), strict=True):
         assert line.startswith(f"held out texts: the tokenizer loses something of 1 of 1 documents ({tokens} unknown")
     for name, documents in {"losing": 1, "small letters": 1, "exported": 0}.items():
@@ -323,6 +384,9 @@ def test_a_checkpoint_of_layers_by_themselves_is_the_model_that_was_trained(outc
     """As `scan_layers=False` leaves it, which is faster for tiny models."""
     scores = [read(outcome, name)["held_out"]["texts"]["bits_per_byte"]["value"] for name in ("unstacked", "exported")]
     assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+    written = [[row["responses"] for row in samples(outcome, name, "written")] for name in ("unstacked", "exported")]
+    assert written[0] == written[1]
+    assert any(text for (text,) in written[0])
     assert read(outcome, "unstacked")["model"]["kind"] == "levanter"
 
 
@@ -367,6 +431,89 @@ def test_a_part_of_a_group_with_the_name_of_another_task_is_refused(outcome: Pat
 def test_an_answer_without_tokens_is_refused(outcome: Path) -> None:
     """Its probability is 1, whatever the model."""
     assert "task 'no_answer' has an answer without tokens of its own ('')" in error(outcome, "no answer")
+
+
+def test_a_prompt_of_spaces_alone_is_no_prompt(outcome: Path) -> None:
+    """lm-eval takes the spaces for the beginning of the answer."""
+    assert "task 'nothing' has an answer without tokens of its own ('')" in error(outcome, "nothing at all")
+    for row, question in zip(samples(outcome, "blank", "blank"), QUESTIONS, strict=True):
+        truths = [score(make_weights(0), [BOS], tokens_of(f"  {answer}")) for answer in question["choices"]]
+        assert [response[0] for response in row["responses"]] == pytest.approx(truths, rel=1e-5)
+
+
+def test_chance_of_a_likelihood_is_that_of_equal_probabilities(outcome: Path) -> None:
+    found = read(outcome, "likely")["tasks"]["likely"]["metrics"]
+    lengths = numpy.array([len(tokens_of(one["choices"][one["label"]])) for one in QUESTIONS])
+    assert found["acc"]["chance"] == pytest.approx((259.0**-lengths).mean())
+    assert found["perplexity"]["chance"] == pytest.approx(259.0 ** lengths.mean())
+    assert found["perplexity"]["chance_standard_error"] > 0
+    answers = [one["choices"][one["label"]] for one in QUESTIONS]
+    truths = [
+        score(make_weights(0), tokens_of(one["query"]), tokens_of(answer))
+        for one, answer in zip(QUESTIONS, answers, strict=True)
+    ]
+    assert found["perplexity"]["score"] == pytest.approx(math.exp(-numpy.mean(truths)), rel=1e-4)
+    assert "os.fork() was called" not in (outcome / "warnings").read_text(), "JAX has threads"
+
+
+def test_equal_answers_are_equally_probable(outcome: Path) -> None:
+    """Wherever they are computed: the last digit of a sum would choose among them otherwise."""
+    for row in samples(outcome, "equal", "equal"):
+        first, again, _, last = row["responses"]
+        assert first == again == last
+
+
+def test_scores_of_pairs_have_an_error_and_a_chance(outcome: Path) -> None:
+    found = read(outcome, "pairs")["tasks"]["pairs"]["metrics"]
+    assert set(found) == {"acc", "f1", "mcc", "brier_score"}
+    right = [one["label"] for one in TWO]
+    rows = samples(outcome, "pairs", "pairs")
+    scores = numpy.array([[response[0] for response in row["responses"]] for row in rows])
+    shares = numpy.exp(scores) / numpy.exp(scores).sum(axis=1, keepdims=True)
+    briers = ((shares - numpy.eye(2)[right]) ** 2).sum(axis=1)
+    assert found["brier_score"]["score"] == pytest.approx(briers.mean(), rel=1e-5)
+    error = briers.std(ddof=1) / math.sqrt(len(briers))
+    assert found["brier_score"]["standard_error"] == pytest.approx(error, rel=0.1)
+    assert found["brier_score"]["chance"] == pytest.approx(0.5)
+    assert found["brier_score"]["chance_standard_error"] == pytest.approx(0.0)
+    guesses = list(itertools.product((0, 1), repeat=len(right)))
+    for metric, truth in (("f1", _f1), ("mcc", _correlation)):
+        expected = [truth(right, guess) for guess in guesses]
+        assert found[metric]["chance"] == pytest.approx(numpy.mean(expected), abs=0.07)
+        assert found[metric]["chance_standard_error"] == pytest.approx(numpy.std(expected), rel=0.15)
+
+
+def _f1(right: Sequence[int], guess: Sequence[int]) -> float:
+    hits = sum(one and other for one, other in zip(right, guess, strict=True))
+    return 2 * hits / (sum(right) + sum(guess))
+
+
+def _correlation(right: Sequence[int], guess: Sequence[int]) -> float:
+    return 0.0 if len(set(guess)) < 2 else float(numpy.corrcoef(right, guess)[0, 1])
+
+
+def test_no_item_is_an_example_for_itself(outcome: Path) -> None:
+    """Though the examples are drawn from the items that are asked."""
+    for row, question in zip(samples(outcome, "examples", "validated"), QUESTIONS, strict=True):
+        assert row["prompts"][0].count("The ") == 6
+        assert row["prompts"][0].count(question["query"]) == 1
+    assert "'animals' has 6 items to draw 7 examples" in error(outcome, "too many examples")
+
+
+def test_examples_are_turns_of_a_conversation(outcome: Path) -> None:
+    for row in samples(outcome, "conversation", "animals"):
+        roles = re.findall(r"\[(user|assistant)\]", row["prompts"][0])
+        assert roles == ["user", "assistant", "user", "assistant", "user"]
+
+
+def test_a_document_without_tokens_is_counted(outcome: Path) -> None:
+    found = read(outcome, "silent")["held_out"]["mixed"]
+    assert (found["documents"], found["changed_documents"], found["bytes"]) == (2, 1, 9)
+    truth = score(make_weights(0), [BOS], tokens_of("A fox."))
+    assert found["bits_per_byte"]["value"] == pytest.approx(-truth / math.log(2) / 9, rel=1e-5)
+    assert found["perplexity"]["value"] == pytest.approx(math.exp(-truth / 6), rel=1e-5)
+    assert found["perplexity"]["low"] >= 0
+    assert "tokenizer makes no tokens of the text in" in error(outcome, "mute")
 
 
 def test_prompts_that_were_cut_are_counted_once_an_item_and_told(outcome: Path) -> None:

@@ -16,11 +16,9 @@ from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.evaluation.held_out import items_digest
 from marin_rules.pipeline.evaluation.loaded_model import Generation, LoadedModel
 from marin_rules.pipeline.evaluation.packing import Scored, windows
-from marin_rules.pipeline.evaluation.statistics import agreeing, estimate_of_items, guessing, sums_of_items
-from marin_rules.pipeline.evaluation.task_files import LoadedTask, stated_chance
-
-_RATIOS = ("bits_per_byte", "byte_perplexity", "word_perplexity")
-"""Scores for which lm-eval gives no standard error."""
+from marin_rules.pipeline.evaluation.statistics import agreeing
+from marin_rules.pipeline.evaluation.task_chance import chance_of, error_of
+from marin_rules.pipeline.evaluation.task_files import LoadedTask
 
 
 def run_task(
@@ -46,12 +44,14 @@ def run_task(
         bootstrap_iters=resamples,
         log_samples=True,
         apply_chat_template=chat_template,
+        fewshot_as_multiturn=chat_template,
     )
     results, samples = {}, {}
     label_of = loaded.label_of
     for name, task in loaded.contents["tasks"].items():
         label = label_of(name)
         items = [_item(one) for one in answer["samples"][name]]
+        blind = {id: -tokens * math.log(model.vocabulary) for id, tokens in adapter.tokens[name].items()}
         samples[label] = items
         results[label] = {
             "items": len({item["id"] for item in items}),
@@ -59,7 +59,7 @@ def run_task(
             "num_fewshot": answer["n-shot"].get(name, 0),
             "version": answer["versions"].get(name),
             "truncated_prompts": len(adapter.truncated[name]),
-            "metrics": _metrics(answer["results"][name], answer["samples"][name], items, task, resamples, seed),
+            "metrics": _metrics(answer["results"][name], answer["samples"][name], items, task, blind, resamples, seed),
         }
     scores_of_tasks = {label_of(name): results[label_of(name)] for name in loaded.contents["tasks"]}
     for name in loaded.contents.get("groups", {}):
@@ -143,10 +143,12 @@ def _metrics(
     samples: list[dict[str, Any]],
     items: list[dict[str, Any]],
     task: Any,
+    blind: Mapping[Any, float],
     resamples: int,
     seed: int,
 ) -> dict[str, Any]:
-    """By name, as `acc` or `exact_match,strict` if the task has filters."""
+    """By name, as `acc` or `exact_match,strict` if the task has filters. `blind` is the log-probability of each item
+    for a model that gives all tokens the same."""
     import numpy
 
     found = {}
@@ -158,45 +160,24 @@ def _metrics(
             continue
         error = results.get(f"{metric}_stderr,{filter}")
         of_filter = [sample for sample in samples if sample["filter"] == filter]
-        values = [item["metrics"].get(metric) for item in items if item["filter"] == filter]
+        of_items = {item["id"]: item["metrics"].get(metric) for item in items if item["filter"] == filter}
+        values = list(of_items.values())
+        aggregate = task.aggregation().get(metric)
         if not isinstance(error, int | float):
-            error = _error_of_ratio(metric, values, resamples, seed)
+            error = error_of(metric, values, aggregate, resamples, seed)
         is_mean = _is_mean(values, float(score))
         if is_mean and (of_agreeing := agreeing(numpy.array(values, numpy.float64))) is not None:
             error = of_agreeing
-        chance = _chance(metric, of_filter, task)
+        chance = chance_of(metric, of_items, of_filter, task, blind, resamples, seed)
         found[metric if filter == "none" else key] = {
             "score": float(score),
             "standard_error": None if error is None or len(values) < 2 else float(error),
-            "chance": chance[0] if chance else None,
-            "chance_standard_error": chance[1] if chance else None,
+            "chance": chance.score,
+            "chance_standard_error": chance.standard_error,
             "higher_is_better": better.get(metric),
             "is_mean_of_items": is_mean,
         }
     return found
-
-
-def _chance(metric: str, samples: list[dict[str, Any]], task: Any) -> tuple[float, float] | None:
-    """Of a choice among answers, or what the task says (`metadata: {chance: 0.5}`); otherwise it is unknown."""
-    stated = stated_chance(task)
-    if stated is not None:
-        return guessing([stated] * len(samples))
-    if task.OUTPUT_TYPE == "multiple_choice" and metric.startswith("acc"):
-        # For this metric lm-eval asks for each answer twice: with the question, and without.
-        times = 2 if "acc_mutual_info" in _metrics_of(samples) else 1
-        return guessing([times * _right(sample["target"]) / len(sample["arguments"]) for sample in samples])
-    if task.OUTPUT_TYPE == "generate_until" and metric == "exact_match":
-        return 0.0, 0.0
-    return None
-
-
-def _metrics_of(samples: Sequence[Mapping[str, Any]]) -> set[str]:
-    return {metric for sample in samples for metric in sample["metrics"]}
-
-
-def _right(target: Any) -> int:
-    """How many answers of a question are right: the target is a number, or a list of numbers."""
-    return len(set(target)) if isinstance(target, list | tuple) else 1
 
 
 def _is_mean(values: Sequence[Any], score: float) -> bool:
@@ -204,21 +185,6 @@ def _is_mean(values: Sequence[Any], score: float) -> bool:
     if not values or not all(isinstance(value, int | float) for value in values):
         return False
     return bool(abs(sum(values) / len(values) - score) <= 1e-9 * max(1.0, abs(score)))
-
-
-def _error_of_ratio(metric: str, values: Sequence[Any], resamples: int, seed: int) -> float | None:
-    """Of a score of whole texts, whose items are pairs: a log-probability, and a number of words or bytes."""
-    import numpy
-
-    if metric not in _RATIOS or len(values) < 2:
-        return None
-
-    def score(sums: Any) -> Any:
-        mean = -sums[..., 0, 0] / sums[..., 0, 1]
-        return mean / math.log(2) if metric == "bits_per_byte" else numpy.exp(mean)
-
-    items = sums_of_items(numpy.array(values, numpy.float64), metric, resamples, seed)
-    return estimate_of_items(score, [items]).standard_error
 
 
 def _item(sample: dict[str, Any]) -> dict[str, Any]:
@@ -235,6 +201,13 @@ def _item(sample: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _no_answer(task: str, answer: str) -> DataError:
+    return DataError(
+        f"task {task!r} has an answer without tokens of its own ({answer!r}), which any model is sure of: fix its"
+        " answers, or its target_delimiter"
+    )
+
+
 def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any:
     from lm_eval.api.model import TemplateLM
     from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_text
@@ -247,6 +220,9 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
             self.tokenizer = model.tokenizer
             self.truncated: dict[str, set[Any]] = defaultdict(set)
             """Items of each task whose prompts had to be cut."""
+
+            self.tokens: dict[str, dict[Any, int]] = defaultdict(dict)
+            """How many of each item's tokens were scored: of the last answer, if it has several."""
 
             self._asked: list[Any] = []
 
@@ -281,18 +257,24 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
             self._asked = requests
+            for asked in requests:
+                if not model.encode(asked.args[1]):
+                    raise _no_answer(asked.task_name, asked.args[1])
             answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=True)
             return answers
+
+        def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+            """lm-eval takes spaces at the end of a context for the beginning of the answer: all of it may be."""
+            tokens: tuple[list[int], list[int]] = super()._encode_pair(context, continuation)
+            return tokens[0] or [model.first_token], tokens[1]
 
         def _loglikelihood_tokens(self, requests: Any, **others: Any) -> list[tuple[float, bool]]:
             sequences = []
             for asked, ((_, answer), context, continuation) in zip(self._asked, requests, strict=True):
                 name = asked.task_name
                 if not continuation:
-                    raise DataError(
-                        f"task {name!r} has an answer without tokens of its own ({answer!r}), which any model is sure"
-                        " of: fix its answers, or its target_delimiter"
-                    )
+                    raise _no_answer(name, answer)
+                self.tokens[name][asked.doc_id] = len(continuation)
                 if len(continuation) > model.longest:
                     raise DataError(
                         f"task {name!r} has an answer of {len(continuation)} tokens, but the model sees {model.longest}"
@@ -301,11 +283,20 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
                 room = model.longest + 1 - len(continuation)
                 if len(context) > room:
                     self.truncated[name].add(asked.doc_id)
-                sequences.append(Scored(context[-room:], continuation))
-            return [(float(one.log_probabilities.sum()), bool(one.is_greedy.all())) for one in model.score(sequences)]
+                sequences.append(Scored(tuple(context[-room:]), tuple(continuation)))
+            # What is asked twice is computed once: in another row it would differ by a last digit, which would decide
+            # between equal answers.
+            asked_once = list(dict.fromkeys(sequences))
+            answers = {
+                sequence: (float(scores.log_probabilities.sum()), bool(scores.is_greedy.all()))
+                for sequence, scores in zip(asked_once, model.score(asked_once), strict=True)
+            }
+            return [answers[sequence] for sequence in sequences]
 
         def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
             texts = [model.encode(request.args[0]) for request in requests]
+            for request, tokens in zip(requests, texts, strict=True):
+                self.tokens[request.task_name][request.doc_id] = len(tokens)
             pieces = [windows(tokens, model.first_token, model.longest) for tokens in texts]
             scores = iter(model.score([window for of_text in pieces for window in of_text]))
             return [float(sum(next(scores).log_probabilities.sum() for _ in of_text)) for of_text in pieces]

@@ -95,7 +95,8 @@ def check_set(name: str, path: str, model_tokenizer: str) -> None:
 def score_set(
     name: str, path: str, model: LoadedModel, *, most_documents: int | None = None, overlap: int = 0
 ) -> list[ScoredDocument]:
-    """Each document of a set that has any text, in the order of the files."""
+    """Each document of a set that has any text, in the order of the files; one of which the tokenizer makes no tokens
+    costs a model nothing, and is counted among those that are changed."""
     scored: list[ScoredDocument] = []
     waiting: list[Document] = []
     tokens = 0
@@ -108,6 +109,8 @@ def score_set(
     scored += _score(waiting, model, overlap)
     if not scored:
         raise DataError(f"held-out set {name!r}: there is no text in {path}")
+    if not any(one.tokens for one in scored):
+        raise DataError(f"held-out set {name!r}: the model's tokenizer makes no tokens of the text in {path}")
     return scored
 
 
@@ -171,7 +174,8 @@ def _scores(one: ItemSums, vocabulary: int) -> dict[str, Any]:
 
     bits, size, tokens = (float(number) for number in one.sums)
     found = _bits_per_byte([one], vocabulary, _mean_of_bytes)
-    perplexity = _positive(lambda sums: numpy.exp2(sums[..., 0, 0] / sums[..., 0, 2]), [one])
+    # A resample may draw only documents without tokens.
+    perplexity = _positive(lambda sums: numpy.exp2(sums[..., 0, 0] / numpy.maximum(sums[..., 0, 2], 1)), [one])
     return {
         "tokens": int(tokens),
         "bytes": int(size),
@@ -212,9 +216,8 @@ def _from_shards(name: str, path: str, model: LoadedModel) -> Iterator[Document]
     for shard in list_shards(path):
         account = Account(shard.name, lambda row: None)
         for row in shard.rows(account):
-            text = row.record["text"]
-            if tokens := model.encode(text):
-                yield _document(row.record["id"], tokens, text, model)
+            if text := row.record["text"]:
+                yield _document(row.record["id"], text, model)
         if account.rejected:
             raise DataError(
                 f"held-out set {name!r}: {shard.path} has bad records: {dict(account.rejected)}."
@@ -241,8 +244,8 @@ def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel)
         if stored[-1:] == [model.tokenizer.eos_token_id]:
             text = text.removesuffix(" ")
         size += len(text.encode())
-        if tokens := model.encode(text):
-            yield _document(str(number), tokens, text, model)
+        if text:
+            yield _document(str(number), text, model)
     if size != facts["splits"]["validation"]["bytes"]:
         raise DataError(
             f"held-out set {name!r}: the tokens in {path} stand for {size} bytes, but its documents had"
@@ -250,8 +253,8 @@ def _from_cache(name: str, path: str, facts: dict[str, Any], model: LoadedModel)
         )
 
 
-def _document(id: str, tokens: list[int], text: str, model: LoadedModel) -> Document:
-    contents = text.encode()
+def _document(id: str, text: str, model: LoadedModel) -> Document:
+    tokens, contents = model.encode(text), text.encode()
     # Some tokenizers put a space before a text, and take it away again.
-    is_changed = model.decode(tokens).strip() != text.strip()
+    is_changed = not tokens or model.decode(tokens).strip() != text.strip()
     return Document(id, tokens, len(contents), hashlib.sha256(contents).hexdigest(), is_changed)

@@ -27,6 +27,10 @@ _LEAST_SIZES = 4
 """Three fix a parabola, one more says how well."""
 
 
+_LEAST_BEND = 1e-9
+"""By how much of the loss the middle of a curve must lie off its ends: less is the rounding of numbers."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """Runs of about the same cost."""
@@ -131,6 +135,12 @@ def size_law(optima: Sequence[Optimum]) -> dict[str, Estimate] | None:
 def _refuse(budget: Budget, curve: Array, middle: float, low: float, high: float) -> None:
     import numpy
 
+    bend = curve[0] * ((high - low) / 2) ** 2
+    if abs(bend) < _LEAST_BEND * abs(curve[2]):
+        raise DataError(
+            f"the budget of {budget.name} has no best size: its curve is a straight line ({_names(budget)}). Use a"
+            " wider range of sizes"
+        )
     if curve[0] <= 0:
         raise DataError(
             f"the budget of {budget.name} has no best size: its curve opens downwards, so that the loss is least at the"

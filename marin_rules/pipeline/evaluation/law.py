@@ -81,7 +81,9 @@ class Law:
 
         sizes = numpy.log([parameters]), numpy.log([tokens])
         means = numpy.array([_log_loss(one, *sizes)[0] for one in self.resampled])
-        noise = numpy.random.default_rng(seed).choice(self.residuals, len(means))
+        # Few runs say no more of how large residuals are than of the law: both are stretched alike.
+        residuals = few_items(len(self.runs) - len(NAMES)) * self.residuals
+        noise = numpy.random.default_rng(seed).choice(residuals, len(means))
         value = float(numpy.exp(_log_loss(self.parameters, *sizes)[0]))
         return estimate(value, numpy.exp(means + noise), len(self.runs))
 

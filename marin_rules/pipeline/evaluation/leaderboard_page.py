@@ -30,13 +30,18 @@ def page(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
     )
     body = "\n".join(f"<tr>{''.join(_cell(key, row) for key, _ in _COLUMNS)}</tr>" for row in rows)
     first = rows[0]
-    chances = sorted({f"{row['chance']:.3f}" for row in rows}, key=float)
+    by_chance = sorted(rows, key=lambda row: float(row["chance"]))
+    chances = list(dict.fromkeys(_with_error(row["chance"], row["chance_standard_error"], 3) for row in by_chance))
     chance = chances[0] if len(chances) == 1 else f"{chances[0]} to {chances[-1]}, by tokenizer"
     note = (
         f"Held-out set {first['set']}; lower is better, and a model that gives all tokens the same probability gets"
-        f" {chance}. ± is one standard error: a smaller difference may be chance."
+        f" {chance}. ± is one standard error: differences of less than three of them may be chance."
     )
     return _PAGE.format(title=html.escape(title), note=html.escape(note), heads=heads, body=body)
+
+
+def _with_error(value: float, error: float | None, digits: int) -> str:
+    return f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}")
 
 
 def _cell(key: str, row: Mapping[str, Any]) -> str:
@@ -45,8 +50,7 @@ def _cell(key: str, row: Mapping[str, Any]) -> str:
         return f"<td><code>{html.escape(shown)}</code></td>"
     value = row.get(key)
     if key == "bits_per_byte":
-        error = row.get("standard_error")
-        shown = f"{value:.4f}" + ("" if error is None else f" ± {error:.4f}")
+        shown = _with_error(row["bits_per_byte"], row.get("standard_error"), 4)
     elif key in ("flops", "seconds"):
         shown = f"{value:.3g}"
     elif key in ("parameters", "tokens"):

@@ -251,6 +251,8 @@ def prepare_libraries(*, offline: bool) -> None:
     os.environ.setdefault("WANDB_MODE", "disabled")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("TQDM_DISABLE", "1")  # Bars fill a log.
+    # lm-eval's bootstrap: processes that are forked from one in which JAX has threads may wait for ever.
+    os.environ.setdefault("DISABLE_MULTIPROC", "1")
     quiet_libraries()
     if offline:
         os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
@@ -340,7 +342,7 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
         if layers is not None:
             config = replace(config, scan_layers=False)
         try:
-            return load_levanter_checkpoint(
+            model = load_levanter_checkpoint(
                 config,
                 files.path,
                 Vocab=vocabulary,
@@ -349,6 +351,7 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
             )
         except (FileNotFoundError, ValueError) as error:
             raise _another_model(files, str(error)) from error
+        return model if layers is None else _with_layers_in_one(model, trainer)
     prefix = "transformer" if files.hugging_face_config["model_type"] == "gpt2" else None
     converter = HFCheckpointConverter(
         type(config), reference_checkpoint=settings, tokenizer=tokenizer, ignore_prefix=prefix
@@ -360,6 +363,21 @@ def _weights(files: ModelFiles, settings: str, config: Any, tokenizer: Any, trai
         axis_mapping=trainer.parameter_axis_mapping,
         dtype=jax.numpy.float32,
     )
+
+
+def _with_layers_in_one(model: Any, trainer: Any) -> Any:
+    """The same model in the only form from which Levanter's engine generates text."""
+    import equinox
+    import haliax
+    from haliax.nn import Stacked
+
+    def in_one(model: Any) -> Any:
+        layers = model.transformer.layers
+        arrays = haliax.tree_util.tree_map(lambda *parts: haliax.stack(layers.Block, parts), *layers.blocks)
+        stacked = Stacked(arrays, layers.Block, layers.gradient_checkpointing)
+        return equinox.tree_at(lambda one: one.transformer.layers, model, stacked)
+
+    return haliax.named_jit(in_one, out_axis_resources=trainer.parameter_axis_mapping)(model)
 
 
 def _another_model(files: ModelFiles, reason: str) -> DataError:

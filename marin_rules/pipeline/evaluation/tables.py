@@ -25,6 +25,11 @@ def signed(value: float, error: float | None) -> str:
     return f"{value:.4f}" + (" ± ?" if error is None else f" ± {error:.4f}")
 
 
+def signed_chance(value: float | None, error: float | None) -> str:
+    """What stands beside a score, in brackets."""
+    return "chance unknown" if value is None else f"chance {signed(value, error)}"
+
+
 def plain(text: str) -> str:
     """As a label of a figure, where dollars would begin a formula, and an underscore at the start would hide it."""
     return (" " * text.startswith("_")) + text.replace("$", r"\$")

@@ -141,6 +141,7 @@ def loaded_tasks(tasks: Sequence[EvalTask]) -> Iterator[list[LoadedTask]]:
             for one in found[-1].contents["tasks"].values():
                 stated_chance(one)
                 _refuse_other_sampling(one)
+                _keep_answers_out_of_prompts(one)
         parts = [one.label_of(name) for one in found for name in one.contents["tasks"]]
         groups = [one.label_of(name) for one in found for name in one.contents.get("groups", {})]
         _refuse_twin_labels([*parts, *groups])
@@ -166,6 +167,30 @@ def _refuse_other_sampling(task: Any) -> None:
                 f"task {task.config.task!r} has text generated with {name} {value!r}, which Levanter's engine does not"
                 f" know: its generation_kwargs can be {', '.join(_SAMPLING)}"
             )
+
+
+def _keep_answers_out_of_prompts(task: Any) -> None:
+    """A task may have no other items to draw examples from than those that it asks. lm-eval leaves out the one that is
+    asked only if the task names one split as its `test_split` and its `fewshot_split`; else the prompt may tell the
+    answer."""
+    wanted = task.config.num_fewshot or 0
+    if not wanted or not hasattr(task, "sampler"):
+        return
+    config, drawn = task.config, task.fewshot_cfg.split
+    asked = config.test_split or config.validation_split
+    if drawn is None and not task.fewshot_cfg.samples:
+        drawn = config.training_split or config.validation_split or config.test_split
+    is_same = asked is not None and drawn == asked
+    if is_same:
+        task.set_config(key="test_split", value=asked)
+        task.fewshot_cfg.split = asked
+    others = len(task.sampler.df) - is_same
+    if others < wanted:
+        raise DataError(
+            f"task {config.task!r} has {others} items to draw {wanted} examples for a prompt from"
+            + (", for it has none beside those that it asks" if is_same else "")
+            + ": lower num_fewshot"
+        )
 
 
 def _render_in_sandbox() -> None:

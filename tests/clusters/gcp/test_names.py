@@ -6,7 +6,7 @@ import re
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_rules.clusters.gcp.names import job_id, label_value, request_id, tag_labels, tag_of
@@ -32,6 +32,7 @@ def test_an_id_begins_with_the_words_of_the_name(name: str, expected: str) -> No
     assert re.fullmatch(rf"{expected}-[0-9a-f]{{10}}-3", job_id(name, "identity", 3))
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.integers(1, 10_000))
 def test_an_id_is_one_that_batch_takes_and_depends_on_all_it_is_made_of(name: str, identity: str, number: int) -> None:
     found = job_id(name, identity, number)
@@ -49,6 +50,7 @@ def test_what_can_be_a_label_stays_as_it_is(text: str, expected: str) -> None:
     assert label_value(text) == expected
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1))
 def test_every_text_becomes_a_label(text: str) -> None:
     assert LABEL.fullmatch(label_value(text))

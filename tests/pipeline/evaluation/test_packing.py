@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marin_rules.pipeline.evaluation.packing import PADDING_SEGMENT, Scored, pack, row_length, windows
@@ -12,6 +12,7 @@ from marin_rules.pipeline.evaluation.packing import PADDING_SEGMENT, Scored, pac
 TOKENS = st.lists(st.integers(3, 200), min_size=1, max_size=12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(Scored, TOKENS, TOKENS), min_size=1, max_size=30))
 def test_packed_rows_hold_each_sequence_whole_and_alone(sequences: list[Scored]) -> None:
     length = row_length(sequences, 1000)
@@ -42,6 +43,7 @@ def test_a_sequence_that_fits_no_row_is_an_error() -> None:
         pack([Scored([1], [2] * 20)], 16)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(3, 200), max_size=80), st.integers(1, 20), st.data())
 def test_windows_score_every_token_once_in_order(tokens: list[int], longest: int, data: st.DataObject) -> None:
     overlap = data.draw(st.integers(0, longest - 1))
