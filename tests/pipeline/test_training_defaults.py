@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from marin_rules import ExecutorStep, ResourceConfig, compute_output_path
+from marin_rules import ExecutorStep, ResourceConfig, compute_output_path, output_path_of
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
 from marin_rules.pipeline.tokenize import ChatDatasetFormat
@@ -108,13 +108,15 @@ def test_how_it_is_run_does_not(training: Any, change: dict[str, Any]) -> None:
     assert path(one) == path(other)
 
 
-@pytest.mark.parametrize("of", ["tokens", "mixture", "sft of a path", "text"])
+@pytest.mark.parametrize("of", ["tokens", "mixture", "output of a mixture", "sft of a path", "text"])
 def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of: str) -> None:
     """Each piece weighs the same, however many tokens of answers it has."""
     format = None if of == "text" else ChatDatasetFormat("{% generation %}{% endgeneration %}")
     tokens = training.default_tokenize("t", "gs://chats", "gs://tokenizer", format)
-    if of == "mixture":
+    if "mixture" in of:
         tokens = training.default_mixture("m", lm_mixture_data_config({"a": tokens}, {"a": 1.0}))
+    if of == "output of a mixture":
+        tokens = output_path_of(tokens)
 
     def made(pieces: int) -> ExecutorStep:
         if of == "sft of a path":
@@ -139,6 +141,46 @@ def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of:
 def test_bad_plans_are_refused(training: Any, change: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         training.default_train("x", "gs://tokens", MODEL, config(training, **change))
+
+
+def test_what_is_refused_names_the_training(training: Any) -> None:
+    """An experiment has many, and most settings are checked by what knows no names."""
+    for change in ({"learning_rate": -1}, {"train_seq_len": 65}, {"per_device_parallelism": 3}):
+        with pytest.raises(TrainingError, match=r"^large: "):
+            training.default_train("large", "gs://tokens", MODEL, config(training, **change))
+    dpo_config = training.SimpleDPOConfig(ResourceConfig.with_cpu(), 8, 100, -1, initialize_from_hf="gs://model")
+    with pytest.raises(TrainingError, match=r"^large: learning_rate -1"):
+        training.default_dpo("large", "gs://pairs", dpo_config)
+    with pytest.raises(TrainingError, match=r"^large: dpo_config is a SimpleTrainConfig: .* takes a SimpleDPOConfig"):
+        training.default_dpo("large", "gs://pairs", config(training, initialize_from_hf="gs://model"))
+
+
+def test_a_sequence_longer_than_that_of_the_model_to_begin_with_is_refused(training: Any) -> None:
+    """Whatever way the plan has to go to find its shape."""
+    settings = (ResourceConfig.with_cpu(), 8, 100, 1e-3)
+    first = training.default_train("first", "gs://tokens", MODEL, config(training))
+    chat = training.default_sft("chat", "gs://chats", training.SimpleSFTConfig(*settings, initialize_from_hf=first))
+    for beginning in (first, chat / "hf/step-99"):
+        longer = {"initialize_from_hf": beginning, "train_seq_len": 65}
+        with pytest.raises(TrainingError, match="train_seq_len 65 is longer than the model's max_seq_len 64"):
+            training.default_sft("x", "gs://chats", training.SimpleSFTConfig(*settings, **longer))
+        with pytest.raises(TrainingError, match="train_seq_len 65 is longer"):
+            training.default_dpo("x", "gs://pairs", training.SimpleDPOConfig(*settings, **longer))
+    loop = config(training, initialize_from_checkpoint_path=chat)
+    training.default_anneal("x", "gs://tokens", MODEL, loop)
+    with pytest.raises(TrainingError, match="the model in checkpoints/chat has scan_layers True"):
+        training.default_anneal("x", "gs://tokens", replace(MODEL, scan_layers=False), loop)
+
+
+def test_a_name_of_the_hub_is_no_model_to_begin_with(
+    training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = config(training, initialize_from_hf="meta-llama/Llama-3.2-1B")
+    with pytest.raises(TrainingError, match=r"'meta-llama/Llama-3\.2-1B' is no folder: .*download_model_step"):
+        training.default_train("x", "gs://tokens", None, given)
+    (tmp_path / "meta-llama" / "Llama-3.2-1B").mkdir(parents=True)
+    training.default_train("x", "gs://tokens", None, given)
 
 
 def test_configs_in_the_wrong_order_are_refused(training: Any) -> None:
@@ -202,6 +244,17 @@ def test_validation_sets_join_a_mixture(training: Any) -> None:
     assert path(plain) != path(held)
     components = held.config.data_path.step.config.components
     assert {name: place.value for name, place in components.items()} == {"a": "x", "news": "gs://news"}
+
+
+def test_validation_sets_join_the_mixture_of_a_step(training: Any) -> None:
+    """Which several trainings share; they used to be put beside it, as if it were tokens."""
+    stages = lm_varying_mixture_data_config({"a": "x", "b": "y"}, [(0, {"a": 1.0}), (256, {"b": 1.0})])
+    shared = training.default_mixture("shared", stages)
+    assert training.default_train("x", shared, MODEL, config(training)).config.data_path.step is shared
+    for given in (shared, output_path_of(shared)):
+        step = training.default_train("x", given, MODEL, config(training), validation_sets={"news": "gs://news"})
+        alone = training.default_train("x", stages, MODEL, config(training), validation_sets={"news": "gs://news"})
+        assert path(step) == path(alone)
 
 
 def test_default_validation_is_paloma_in_the_tokens_of_the_data(training: Any) -> None:
