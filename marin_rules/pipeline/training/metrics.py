@@ -28,8 +28,8 @@ _UPLOAD_SHARE = 0.01  # Of the time, at most: after weeks of training the file i
 _WINDOW = 50  # Steps that the printed speed is the mean of.
 _DRAW_SECONDS = 30.0  # Drawing takes a part of a second.
 
-SET_LOSS = re.compile(r"eval/([^/]+)/loss")
-"""How Levanter calls the loss of a validation set."""
+SET_LOSS = re.compile(r"eval/(.+)/loss")
+"""How Levanter calls the loss of a validation set. A set may be called `news/old`."""
 
 type Line = dict[str, Any]
 
