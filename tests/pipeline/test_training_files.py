@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from marin_rules.pipeline.core.errors import DataError
@@ -61,6 +62,28 @@ def test_the_newest_is_used(tmp_path: Path) -> None:
     chosen = choose_checkpoint(str(tmp_path), pytest.fail)
     assert chosen is not None
     assert chosen.step == 100
+
+
+@pytest.mark.parametrize("to", ["store", "disk"])
+def test_one_that_was_copied_from_a_disk_to_a_store_or_back_is_used(tmp_path: Path, to: str) -> None:
+    """Only on a disk its files have checksums. A copy that is cut short is recognized all the same."""
+    store = f"memory://{tmp_path.name}-{to}/checkpoints"
+    memory = fsspec.filesystem("memory")
+    checkpoint(tmp_path / "here", 9)
+    memory.put(str(tmp_path / "here"), store, recursive=True)
+    folder = store
+    if to == "disk":
+        memory.rm(f"{store}/step-9/files.json")
+        seal(f"{store}/step-9")
+        memory.get(store, str(tmp_path / "back"), recursive=True)
+        folder = str(tmp_path / "back")
+    chosen = choose_checkpoint(folder, pytest.fail)
+    assert chosen is not None
+    assert chosen.path == f"{folder}/step-9"
+    fsspec.open(f"{chosen.path}/d/array", "wb").open().close()
+    said: list[str] = []
+    assert choose_checkpoint(folder, said.append) is None
+    assert "d/array is damaged" in said[0]
 
 
 def test_what_somebody_keeps_beside_them_is_left_alone(tmp_path: Path) -> None:
