@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from marin_rules.pipeline.core.files import join, read_json
+from marin_rules.pipeline.core.files import at_hand, join, read_json
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder
 from marin_rules.pipeline.training.checkpoints import damage_of, trained_checkpoint
 from marin_rules.pipeline.training.errors import TrainingError
@@ -37,12 +37,12 @@ def check_same_shape(model: LlamaConfig, other: LlamaConfig, where: str, *, in_c
 def checkpoint_to_begin_with(path: str, model: LlamaConfig, tokenizer: TokenizerFolder, data_path: str) -> str:
     """The checkpoint that a path means, if this model can begin with it."""
     try:
-        checkpoint = trained_checkpoint(path)
+        found = trained_checkpoint(path)
     except FileNotFoundError:
         raise TrainingError(f"{path} has no checkpoint to begin with: give a training step's output") from None
+    facts, checkpoint = _facts_of_training(found), at_hand(found)
     if fault := damage_of(checkpoint):
         raise TrainingError(f"the checkpoint {checkpoint} cannot be begun with: {fault}. Name another of the training")
-    facts = _facts_of_training(checkpoint)
     if (shape := _shape(facts)) is not None:
         check_same_shape(model, shape, checkpoint, in_checkpoint=True)
     digest = (facts.get("data") or {}).get("tokenizer_sha256")
