@@ -20,6 +20,7 @@ from typing import Any
 from marin_rules import this_process
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
 from marin_rules.pipeline.levanter_data import levanter_data_config
+from marin_rules.pipeline.training.answers import check_answers, what_is_cut
 from marin_rules.pipeline.training.baselines import LARGEST_SAMPLE, baselines
 from marin_rules.pipeline.training.beginnings import check_same_shape, checkpoint_to_begin_with
 from marin_rules.pipeline.training.config import TrainConfig
@@ -60,10 +61,15 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         if this_process().rank == 0:
             begin_or_go_on(config.output_path, _origin(config, model, data, beginning))
         prepare_environment(config.running)
+        conversations: dict[str, Any] = {}
 
         def start(places: Places, trainer: Any) -> None:
             from levanter.main.train_lm import TrainLmConfig, main
 
+            conversations.update(check_answers(data, length))
+            if this_process().rank == 0:
+                for line in what_is_cut(conversations, length):
+                    print(line, flush=True)
             main(
                 TrainLmConfig(
                     data=levanter_data_config(str(config.data_path), tokenizer=tokenizer.path),
@@ -101,6 +107,7 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
             more={
                 "data": _data_facts(str(config.data_path), data),
                 "began_with": _first_weights(beginning),
+                "conversations": conversations,
                 "tags": list(config.running.tags),
             },
         )

@@ -29,7 +29,10 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
         run_trainings(
             training_python,
             folder,
-            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "stopped_at_its_end", "diverging"],
+            [
+                *("sft", "cut_short", "mirrored", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back"),
+                *("stopped_at_its_end", "diverging"),
+            ],
         )
 
     return made_once(tmp_path_factory, "trained-on", make)
@@ -71,6 +74,30 @@ def test_conversations_are_learned_and_the_old_text_is_not_forgotten(runs: Path)
     assert facts(runs / "sft")["model"]["config"]["hidden_dim"] == 32
     assert facts(runs / "sft")["began_with"] == f"{runs}/whole/hf/step-79"
     assert facts(runs / "whole")["began_with"] is None
+
+
+def test_conversations_that_do_not_fit_are_counted_and_refused_if_no_answer_is_left(runs: Path) -> None:
+    """Levanter trains on what is left of them; on nothing, with a loss of 0."""
+    assert facts(runs / "cut_short")["conversations"] == {
+        "data": {"train": {"conversations": 6, "cut": 4, "unanswered": 2}}
+    }
+    assert (
+        "data (train): conversations that lose their ends, as sequences have 32 tokens: 4 of 6; without any answer"
+        " left: 2\n"
+    ) in (runs / "cut_short.said").read_text()
+    assert "none_tokens/train has no answer in the first 32 tokens of any" in (runs / "cut_short.error").read_text()
+    assert not (runs / "unanswered" / "training.json").exists()
+    fitting = {"train": (300, 0), "validation": (60, 0)}
+    sft = facts(runs / "sft")["conversations"]["answers"]
+    assert {split: (one["conversations"], one["cut"]) for split, one in sft.items()} == fitting
+
+
+def test_tokens_and_first_weights_may_be_mirrored(runs: Path) -> None:
+    """Levanter reads them without fsspec."""
+    checkpoint, export = (metrics(runs / f"mirrored_{kind}") for kind in ("checkpoint", "export"))
+    assert checkpoint[0][1] == pytest.approx(export[0][1], rel=1e-5), "the same weights"
+    assert checkpoint[0][1] < metrics(runs / "whole")[0][1] / 2, "which have learned something"
+    assert facts(runs / "mirrored_export")["began_with"].endswith("/marin/whole/hf/step-79")
 
 
 def test_no_thread_fetches_batches_after_the_last_step(runs: Path) -> None:

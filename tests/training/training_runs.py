@@ -32,6 +32,7 @@ from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Run
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
+from marin_rules.storage.mirror.install import install_mirror
 
 SCRIPT = Path(__file__)
 WORDS = ["war", "peace", "law", "bank", "land", "tax", "army", "navy", "trade", "state", "union", "people"]
@@ -144,6 +145,44 @@ def sft(folder: Path, name: str) -> Any:
     )
     (folder / f"{name}.threads").write_text("".join(f"{thread.name}\n" for thread in threading.enumerate()))
     return found
+
+
+def cut_short(folder: Path, name: str) -> Any:
+    """Conversations that sequences of 32 tokens do not hold; then only such ones of which no answer is left."""
+    long, short = " ".join(WORDS * 2), "war peace"
+    chats = {"some": [(short, short), (short, long), (long, short)] * 2, "none": [(long, short), (long, long)]}
+    for kind, pairs in chats.items():
+        (folder / f"{kind}_answered").mkdir()
+        lines = [
+            {"id": str(n), "messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": answer}]}
+            for n, (ask, answer) in enumerate(pairs)
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (folder / f"{kind}_answered" / "part.jsonl").write_text(text)
+        paths = {"train_paths": [str(folder / f"{kind}_answered")], "output_path": str(folder / f"{kind}_tokens")}
+        tokenize(TokenizeConfig(str(folder / "tokenizer"), format=ChatDatasetFormat(), **paths))
+    given = hyperparameters(num_train_steps=2, train_batch_size=4, warmup=0)
+    begin = str(folder / "whole")
+    try:
+        train(TrainConfig(str(folder / "none_tokens"), None, given, begin, output_path=str(folder / "unanswered")))
+    except TrainingError as error:
+        (folder / f"{name}.error").write_text(str(error))
+    with open(folder / f"{name}.said", "w") as file, contextlib.redirect_stdout(file):
+        return train(TrainConfig(str(folder / "some_tokens"), None, given, begin, output_path=str(folder / name)))
+
+
+def mirrored(folder: Path, name: str) -> None:
+    """Tokens and first weights by their names of `mirror://`, in two trainings: from a checkpoint, and an export."""
+    install_mirror()  # A worker does that for its step.
+    for given in ("tokens", "whole"):
+        shutil.copytree(folder / given, Path(os.environ["MARIN_PREFIX"], given))
+    few = hyperparameters(num_train_steps=2, warmup=0)
+    for kind, begin in (
+        ("checkpoint", {"model": MODEL, "initialize_from_checkpoint_path": "mirror://whole"}),
+        ("export", {"model": None, "initialize_from_hf": "mirror://whole"}),
+    ):
+        output = str(folder / f"{name}_{kind}")
+        train(TrainConfig("mirror://tokens", hyperparameters=few, **begin, running=RUNNING, output_path=output))
 
 
 def dpo(folder: Path, name: str) -> Any:
@@ -262,6 +301,8 @@ def diverging(folder: Path, name: str) -> Any:
 RUNS = {
     "whole": base,
     "sft": sft,
+    "cut_short": cut_short,
+    "mirrored": mirrored,
     "dpo": dpo,
     "anneal": anneal,
     "remade": remade,
