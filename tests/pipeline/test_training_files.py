@@ -227,5 +227,5 @@ def test_the_evaluation_is_kept_without_its_times_whatever_the_sets_are_called(t
     recorder.reported(1, {**losses, "eval/loading_time": 0.1, "eval/total_time": 0.2})
     given = Hyperparameters(8, 2, 1e-3)
     tokenizer, devices = str(tmp_path / "tokenizer"), Devices("cpu", 1, 1)
-    facts = conclude(str(tmp_path), given, LlamaConfig(), tokenizer, recorder, devices, compared={}, more={})
+    facts = conclude(str(tmp_path), given, LlamaConfig(), 9, tokenizer, recorder, devices, compared={}, more={})
     assert facts["evaluation"] == losses

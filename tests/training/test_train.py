@@ -30,7 +30,18 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
             training_python,
             folder,
             [
-                *("sft", "cut_short", "mirrored", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back"),
+                *(
+                    "sft",
+                    "cut_short",
+                    "mirrored",
+                    "dpo",
+                    "padded",
+                    "anneal",
+                    "remade",
+                    "averaged",
+                    "in_pieces",
+                    "set_back",
+                ),
                 *("stopped_at_its_end", "diverging"),
             ],
         )
@@ -98,6 +109,17 @@ def test_tokens_and_first_weights_may_be_mirrored(runs: Path) -> None:
     assert checkpoint[0][1] == pytest.approx(export[0][1], rel=1e-5), "the same weights"
     assert checkpoint[0][1] < metrics(runs / "whole")[0][1] / 2, "which have learned something"
     assert facts(runs / "mirrored_export")["began_with"].endswith("/marin/whole/hf/step-79")
+
+
+def test_a_model_with_more_tokens_than_its_tokenizer_is_resumed_and_trained_on(runs: Path) -> None:
+    """As published models have, that were padded; Levanter takes the size of the model from the tokenizer."""
+    assert "was stopped by SIGTERM" in (runs / "padded.error").read_text()
+    assert [step for step, _ in metrics(runs / "padded")] == [0, 1, 2, 3]
+    for name in ("padded", "padded_on"):
+        found = facts(runs / name)
+        assert found["model"]["vocabulary"] == 293
+        assert json.loads((runs / name / found["export"] / "config.json").read_text())["vocab_size"] == 293
+    assert facts(runs / "whole")["model"]["vocabulary"] == 288
 
 
 def test_no_thread_fetches_batches_after_the_last_step(runs: Path) -> None:

@@ -124,6 +124,20 @@ def stopped(error_file: Path) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def signal_after(last: int) -> Iterator[None]:
+    """A training that gets a stop signal as soon as a step is done."""
+    trained = Recorder.trained
+
+    def signalled(recorder: Recorder, step: int, *numbers: Any) -> None:
+        trained(recorder, step, *numbers)
+        if step == last:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with mock.patch.object(Recorder, "trained", signalled):
+        yield
+
+
 def base(folder: Path, name: str) -> Any:
     return train(
         TrainConfig(str(folder / "tokens"), MODEL, hyperparameters(), running=RUNNING, output_path=str(folder / name))
@@ -190,16 +204,31 @@ def dpo(folder: Path, name: str) -> Any:
     given = hyperparameters(num_train_steps=20, steps_per_eval=1, train_batch_size=8, learning_rate=2e-3)
     begin, output = str(folder / "sft" / "hf" / "step-39"), str(folder / name)
     config = DpoConfig(str(folder / "pairs"), begin, given, running=RUNNING, output_path=output)
-    trained = Recorder.trained
-
-    def signalled(recorder: Recorder, step: int, *numbers: Any) -> None:
-        trained(recorder, step, *numbers)
-        if step == 9:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with mock.patch.object(Recorder, "trained", signalled), stopped(folder / f"{name}.error"):
+    with stopped(folder / f"{name}.error"), signal_after(9):
         train_dpo(config)
     return train_dpo(config)
+
+
+def padded(folder: Path, name: str) -> Any:
+    """From a model with more tokens than its tokenizer has: stopped once, and trained on from its checkpoint."""
+    import numpy
+    from safetensors.numpy import load_file, save_file
+
+    model = folder / "padded_model"
+    shutil.copytree(folder / "whole" / "hf" / "step-79", model)
+    weights = load_file(model / "model.safetensors")
+    for table in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[table] = numpy.concatenate([weights[table], numpy.zeros((5, 32), numpy.float32)])
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "vocab_size": 293}))
+    given, data = hyperparameters(num_train_steps=4, warmup=0), str(folder / "tokens")
+    config = TrainConfig(data, None, given, str(model), running=RUNNING, output_path=str(folder / name))
+    with stopped(folder / f"{name}.error"), signal_after(1):
+        train(config)
+    train(config)
+    begin = {"initialize_from_checkpoint_path": str(folder / name), "output_path": str(folder / f"{name}_on")}
+    return train(TrainConfig(data, replace(MODEL, scan_layers=True), given, running=RUNNING, **begin))
 
 
 def anneal(folder: Path, name: str) -> Any:
@@ -304,6 +333,7 @@ RUNS = {
     "cut_short": cut_short,
     "mirrored": mirrored,
     "dpo": dpo,
+    "padded": padded,
     "anneal": anneal,
     "remade": remade,
     "averaged": averaged,

@@ -34,8 +34,10 @@ def check_same_shape(model: LlamaConfig, other: LlamaConfig, where: str, *, in_c
             )
 
 
-def checkpoint_to_begin_with(path: str, model: LlamaConfig, tokenizer: TokenizerFolder, data_path: str) -> str:
-    """The checkpoint that a path means, if this model can begin with it."""
+def checkpoint_to_begin_with(
+    path: str, model: LlamaConfig, tokenizer: TokenizerFolder, data_path: str
+) -> tuple[str, int]:
+    """The checkpoint that a path means, if this model can begin with it, and how many tokens its model has."""
     try:
         found = trained_checkpoint(path)
     except FileNotFoundError:
@@ -51,7 +53,7 @@ def checkpoint_to_begin_with(path: str, model: LlamaConfig, tokenizer: Tokenizer
             f"the model in {checkpoint} was trained on the tokens of another tokenizer than the one that {data_path}"
             " was tokenized with: tokenize the data with the model's own"
         )
-    return checkpoint
+    return checkpoint, int((facts.get("model") or {}).get("vocabulary", tokenizer.vocabulary))
 
 
 def _facts_of_training(checkpoint: str) -> Mapping[str, Any]:

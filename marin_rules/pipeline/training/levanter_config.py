@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,16 @@ def model_config(model: LlamaConfig, tokenizer: str) -> Any:
         reference_checkpoint=tokenizer,
         tokenizer=tokenizer,
     )
+
+
+def with_vocabulary(data: Any, vocabulary: int) -> Any:
+    """Levanter's data config, for a model of so many tokens. Published models have more than their tokenizers, for
+    hardware's sake; Levanter builds a model as large as the tokenizer, into which it cannot load a checkpoint of such a
+    one."""
+    tokenizer = data.the_tokenizer
+    if len(tokenizer) < vocabulary:
+        data.__dict__["the_tokenizer"] = replace(tokenizer, _vocab_size=vocabulary)
+    return data
 
 
 def optimizer_config(given: Hyperparameters) -> Any:

@@ -24,6 +24,7 @@ def conclude(
     output: str,
     given: Hyperparameters,
     model: LlamaConfig,
+    vocabulary: int,
     tokenizer: str,
     recorder: Recorder,
     devices: Devices,
@@ -57,7 +58,7 @@ def conclude(
         "checkpoint": f"checkpoints/step-{last}",
         "export": f"hf/step-{last}",
         "exports": [f"hf/{name}" for name in exports],
-        "model": {"config": asdict(model), "sha256": digest(asdict(model))},
+        "model": {"config": asdict(model), "sha256": digest(asdict(model)), "vocabulary": vocabulary},
         "hyperparameters": asdict(given),
         **more,
     }
