@@ -115,6 +115,8 @@ def test_a_model_with_more_tokens_than_its_tokenizer_is_resumed_and_trained_on(r
     """As published models have, that were padded; Levanter takes the size of the model from the tokenizer."""
     assert "was stopped by SIGTERM" in (runs / "padded.error").read_text()
     assert [step for step, _ in metrics(runs / "padded")] == [0, 1, 2, 3]
+    rates = [rate for _, rate in metrics(runs / "padded", "learning_rate")]
+    assert rates[:3] == pytest.approx([0, 5e-3, 1e-2]), "half of four steps are a warm-up of 2.0 steps"
     for name in ("padded", "padded_on"):
         found = facts(runs / name)
         assert found["model"]["vocabulary"] == 293

@@ -222,7 +222,7 @@ def padded(folder: Path, name: str) -> Any:
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**settings, "vocab_size": 293}))
-    given, data = hyperparameters(num_train_steps=4, warmup=0), str(folder / "tokens")
+    given, data = hyperparameters(num_train_steps=4, warmup=0.5 * 4), str(folder / "tokens")
     config = TrainConfig(data, None, given, str(model), running=RUNNING, output_path=str(folder / name))
     with stopped(folder / f"{name}.error"), signal_after(1):
         train(config)

@@ -92,8 +92,11 @@ def optimizer_config(given: Hyperparameters) -> Any:
 
 
 def _part_of_run(part: float, steps: int) -> float:
-    """To Levanter, 1 is all of a run even as a whole number; to us it is a step."""
-    return 1.5 / steps if isinstance(part, int) and part == 1 else part
+    """To us, 1 is a step and 20.0 are twenty. To Levanter, 1 is all of a run even as a whole number, and 20.0 is no
+    fraction."""
+    if isinstance(part, int) and part == 1:
+        return 1.5 / steps
+    return int(part) if part > 1 else part
 
 
 def trainer_config(
