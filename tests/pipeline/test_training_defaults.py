@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from marin_rules import ExecutorStep, ResourceConfig, compute_output_path, outpu
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
 from marin_rules.pipeline.tokenize import ChatDatasetFormat
+from marin_rules.pipeline.training.config import WandbConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
 
@@ -42,36 +43,86 @@ def config(training: Any, **changes: Any) -> Any:
     return replace(plain, **changes)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"learning_rate": 2e-3},
-        {"num_train_steps": 101},
-        {"train_batch_size": 16},
-        {"weight_decay": 0.0},
-        {"seed": 1},
-        {"data_seed": 1},
-        {"precision": "f32"},
-        {"steps_per_export": 50},
-        {"max_eval_batches": 2},
-        {"initialize_from_checkpoint_path": "gs://other"},
-    ],
-    ids=str,
-)
-def test_what_changes_the_model_changes_the_path(training: Any, change: dict[str, Any]) -> None:
+CHANGES_THE_MODEL: dict[str, Any] = {
+    "train_batch_size": 16,
+    "num_train_steps": 101,
+    "learning_rate": 2e-3,
+    "train_seq_len": 32,
+    "weight_decay": 0.0,
+    "beta1": 0.8,
+    "beta2": 0.99,
+    "epsilon": 1e-7,
+    "max_grad_norm": None,
+    "warmup": 10,
+    "decay": 10,
+    "lr_schedule": "linear",
+    "min_lr_ratio": 0.0,
+    "z_loss_weight": 1e-4,
+    "ema_beta": 0.9,
+    "precision": "f32",
+    "seed": 1,
+    "data_seed": 0,
+    "steps_per_eval": 10,
+    "max_eval_batches": 2,
+    "steps_per_export": 50,
+    "steps_per_hf_export": 10_000,
+    "initialize_from_hf": "gs://other",
+    "initialize_from_checkpoint_path": "gs://other",
+}
+"""Or what is reported of it: each field of `SimpleTrainConfig` with another value."""
+
+HOW_IT_IS_RUN: dict[str, Any] = {
+    "resources": ResourceConfig.with_gpu("H100", count=8),
+    "per_device_parallelism": 2,
+    "checkpoint_minutes": 1.0,
+    "wandb": WandbConfig(project="other"),
+    "tensorboard": True,
+}
+
+SHAPES: dict[str, Any] = {
+    "max_seq_len": 128,
+    "hidden_dim": 64,
+    "intermediate_dim": 64,
+    "num_layers": 3,
+    "num_heads": 2,
+    "num_kv_heads": 4,
+    "head_dim": 8,
+    "tie_word_embeddings": True,
+    "rope": "llama3",
+    "rope_theta": 1e5,
+    "initializer_range": 0.1,
+    "layer_norm_epsilon": 1e-6,
+    "gradient_checkpointing": False,
+    "scan_layers": False,
+}
+
+
+def paths_with(training: Any, change: dict[str, Any]) -> tuple[str, str]:
+    """Of a training as it is, and with a change."""
     one, other = (
-        training.default_train("x", "gs://tokens", MODEL, given)
+        path(training.default_train("x", "gs://tokens", MODEL, given))
         for given in (config(training), config(training, **change))
     )
-    assert path(one) != path(other)
+    return one, other
 
 
-def test_so_does_its_shape(training: Any) -> None:
-    paths = {
-        path(training.default_train("x", "gs://tokens", model, config(training)))
-        for model in (MODEL, replace(MODEL, num_layers=3))
-    }
-    assert len(paths) == 2
+def test_each_field_of_a_training_is_known_to_change_its_model_or_not_to(training: Any) -> None:
+    assert {field.name for field in fields(training.SimpleTrainConfig)} == {*CHANGES_THE_MODEL, *HOW_IT_IS_RUN}
+    refused = {"use_qk_norm", "hybrid_norm", "input_embedding_norm"}
+    assert {field.name for field in fields(LlamaConfig)} == {*SHAPES, *refused}
+
+
+@pytest.mark.parametrize("field", CHANGES_THE_MODEL)
+def test_what_changes_the_model_changes_the_path(training: Any, field: str) -> None:
+    one, other = paths_with(training, {field: CHANGES_THE_MODEL[field]})
+    assert one != other
+
+
+@pytest.mark.parametrize("field", SHAPES)
+def test_so_does_its_shape(training: Any, field: str) -> None:
+    shape = replace(MODEL, **{field: SHAPES[field]})
+    one, other = (path(training.default_train("x", "gs://t", model, config(training))) for model in (MODEL, shape))
+    assert one != other
 
 
 @pytest.mark.parametrize("of", ["tokens", "mixture", "validation", "preferences"])
@@ -90,22 +141,10 @@ def test_so_does_data_at_a_plain_path(training: Any, of: str) -> None:
     assert path(made("gs://one")) != path(made("gs://other"))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"resources": ResourceConfig.with_gpu("H100", count=8)},
-        {"per_device_parallelism": 2},
-        {"checkpoint_minutes": 1.0},
-        {"tensorboard": True},
-    ],
-    ids=["resources", "parallelism", "checkpoints", "tensorboard"],
-)
-def test_how_it_is_run_does_not(training: Any, change: dict[str, Any]) -> None:
-    one, other = (
-        training.default_train("x", "gs://tokens", MODEL, given)
-        for given in (config(training), config(training, **change))
-    )
-    assert path(one) == path(other)
+@pytest.mark.parametrize("field", HOW_IT_IS_RUN)
+def test_how_it_is_run_does_not(training: Any, field: str) -> None:
+    one, other = paths_with(training, {field: HOW_IT_IS_RUN[field]})
+    assert one == other
 
 
 @pytest.mark.parametrize("of", ["tokens", "mixture", "output of a mixture", "sft of a path", "text"])
