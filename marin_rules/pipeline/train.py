@@ -72,8 +72,8 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
         def start(places: Places, trainer: Any) -> None:
             from levanter.main.train_lm import TrainLmConfig, main
 
-            conversations.update(check_answers(data, length))
             if this_process().rank == 0:
+                conversations.update(check_answers(data, length))
                 for line in what_is_cut(conversations, length):
                     print(line, flush=True)
             main(
