@@ -42,7 +42,7 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
                     "in_pieces",
                     "set_back",
                 ),
-                *("stopped_at_its_end", "diverging"),
+                *("stopped_at_its_end", "fallback", "diverging"),
             ],
         )
 
@@ -247,6 +247,15 @@ def test_checkpoints_are_written_though_the_clock_is_set_back(runs: Path) -> Non
 def test_a_signal_does_not_cut_the_last_checkpoint_short(runs: Path) -> None:
     assert "was stopped by SIGTERM" in (runs / "stopped_at_its_end.error").read_text()
     assert "resumes after step 3\n" in (runs / "stopped_at_its_end.said").read_text()
+
+
+def test_behind_a_damaged_checkpoint_that_is_kept_for_good_is_the_last_one_before_it(runs: Path) -> None:
+    """And not the one that was kept before, which may be thousands of steps back."""
+    said = (runs / "fallback.said").read_text()
+    assert re.findall(r"step-(\d) cannot be used: d/\w+ is damaged", said) == ["3"]
+    assert "resumes after step 3\n" in said
+    assert [step for step, _ in metrics(runs / "fallback")] == list(range(6))
+    assert sorted(path.name for path in (runs / "fallback" / "checkpoints").glob("step-*")) == ["step-3", "step-5"]
 
 
 def test_a_checkpoint_that_somebody_has_copied_is_not_removed(runs: Path) -> None:

@@ -317,6 +317,19 @@ def stopped_at_its_end(folder: Path, name: str) -> Any:
         return train(config)
 
 
+def fallback(folder: Path, name: str) -> Any:
+    """Stopped behind a checkpoint that is kept for good, which is then damaged."""
+    given = hyperparameters(num_train_steps=6, warmup=0, steps_per_eval=1000, steps_per_export=3)
+    running, output = replace(RUNNING, checkpoint_minutes=1e-6), folder / name
+    config = TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=str(output))
+    with stopped(folder / f"{name}.error"), signal_after(3):
+        train(config)
+    array = max((output / "checkpoints" / "step-3" / "d").iterdir(), key=lambda path: path.stat().st_size)
+    array.write_bytes(array.read_bytes()[:-9])
+    with open(folder / f"{name}.said", "w") as file, contextlib.redirect_stdout(file):
+        return train(config)
+
+
 def endless(folder: Path, name: str) -> Any:
     given = hyperparameters(num_train_steps=10**6, warmup=0, steps_per_eval=10**6, steps_per_export=10**6)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -340,6 +353,7 @@ RUNS = {
     "in_pieces": in_pieces,
     "set_back": set_back,
     "stopped_at_its_end": stopped_at_its_end,
+    "fallback": fallback,
     "endless": endless,
     "diverging": diverging,
 }
