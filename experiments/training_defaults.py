@@ -8,8 +8,10 @@ Bad configs are refused here, while the experiment is planned. Resources, loggin
 change no path. docs/training.md has the rest.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
 from experiments.making_steps import Data, input_of, levanter_step, plain, sets_of
@@ -17,7 +19,8 @@ from experiments.paloma import default_validation_sets
 from experiments.simple_sft_config import SimpleDPOConfig, SimpleSFTConfig
 from experiments.simple_train_config import Model, SimpleTrainConfig
 from experiments.token_defaults import default_mixture
-from marin_rules import ExecutorStep, InputName, output_path_of, versioned
+from marin_rules import ExecutorStep, InputName, MarinRulesError, output_path_of, versioned
+from marin_rules.pipeline.core.tokenizer_files import is_hub_name
 from marin_rules.pipeline.mixture import MixtureConfig, lm_mixture_data_config, with_validation_sets
 from marin_rules.pipeline.tokenize import TextDatasetFormat, TokenizeConfig
 from marin_rules.pipeline.train import train
@@ -51,32 +54,31 @@ def default_train(
     description: str | None = None,
 ) -> ExecutorStep[Any]:
     """A language model. `validation_sets` are tokenized texts that it is evaluated on and never trained on;
-    `use_default_validation` adds those of Paloma, which need the hub. `tags` help to find the run, in `training.json`
-    and in Weights & Biases."""
-    _check_kinds(name, model_config, train_config)
-    if eval_harness_tasks:
-        raise TrainingError(
-            f"{name}: eval_harness_tasks are not evaluated while the model is trained: make a step of them, as in"
-            " default_eval(model, tasks), which can also take any export (model_step=...)"
+    `use_default_validation` adds those of Paloma, which need the hub. `tags` help to find the run, in
+    `training.json` and in Weights & Biases."""
+    with _refusals_of(name):
+        _check_kinds(model_config, train_config)
+        if eval_harness_tasks:
+            raise TrainingError(
+                "eval_harness_tasks are not evaluated while the model is trained: make a step of them, as in"
+                " default_eval(model, tasks), which can also take any export (model_step=...)"
+            )
+        from_hf, from_checkpoint = train_config.initialize_from_hf, train_config.initialize_from_checkpoint_path
+        check_initialization(model_config, from_hf, from_checkpoint)
+        _check_shapes(model_config, train_config)
+        hyperparameters = train_config.hyperparameters()
+        _check_length(model_config, train_config)
+        sets = default_validation_sets(_tokenizer(tokenized)) if use_default_validation else {}
+        sets |= sets_of("validation_sets", validation_sets)
+        config = TrainConfig(
+            _data(name, tokenized, sets, train_config.train_batch_size),
+            versioned(model_config),
+            versioned(hyperparameters),
+            initialize_from_hf=_hf_place(from_hf),
+            initialize_from_checkpoint_path=_place(from_checkpoint),
+            running=_running(train_config, tags, tokenized),
         )
-    initialize = {
-        "initialize_from_hf": _place(train_config.initialize_from_hf),
-        "initialize_from_checkpoint_path": _place(train_config.initialize_from_checkpoint_path),
-    }
-    check_initialization(model_config, *initialize.values())
-    _check_shapes(model_config, train_config)
-    hyperparameters = train_config.hyperparameters()
-    if model_config is not None:
-        check_sequence_length(hyperparameters, model_config)
-    validation = default_validation_sets(_tokenizer(name, tokenized)) if use_default_validation else {}
-    config = TrainConfig(
-        _data(name, tokenized, validation | sets_of("validation_sets", validation_sets), train_config.train_batch_size),
-        versioned(model_config),
-        versioned(hyperparameters),
-        **initialize,
-        running=_running(train_config, tags, tokenized),
-    )
-    return _step(name, train, config, train_config, description)
+        return _step(name, train, config, train_config, description)
 
 
 def default_sft(
@@ -124,21 +126,37 @@ def default_dpo(
     description: str | None = None,
 ) -> ExecutorStep[Any]:
     """A model that learns which answers are preferred, from documents with prompt, chosen and rejected messages."""
-    if dpo_config.initialize_from_hf is None or dpo_config.initialize_from_checkpoint_path is not None:
-        raise TrainingError(f"{name}: DPO begins with a Hugging Face folder: give initialize_from_hf, and only that")
-    check_preferences(dpo_config.beta, dpo_config.validation_fraction, dpo_config.z_loss_weight, dpo_config.ema_beta)
-    beginning = _place(dpo_config.initialize_from_hf)
-    assert beginning is not None
-    config = DpoConfig(
-        input_of(preferences),
-        beginning,
-        versioned(dpo_config.hyperparameters()),
-        beta=versioned(dpo_config.beta),
-        validation_fraction=versioned(dpo_config.validation_fraction),
-        chat_template=versioned(dpo_config.chat_template),
-        running=dpo_config.running(),
-    )
-    return _step(name, train_dpo, config, dpo_config, description)
+    with _refusals_of(name):
+        if not isinstance(dpo_config, SimpleDPOConfig):
+            raise TrainingError(f"dpo_config is a {type(dpo_config).__name__}: default_dpo takes a SimpleDPOConfig")
+        if dpo_config.initialize_from_hf is None or dpo_config.initialize_from_checkpoint_path is not None:
+            raise TrainingError("DPO begins with a Hugging Face folder: give initialize_from_hf, and only that")
+        check_preferences(
+            dpo_config.beta, dpo_config.validation_fraction, dpo_config.z_loss_weight, dpo_config.ema_beta
+        )
+        beginning = _hf_place(dpo_config.initialize_from_hf)
+        assert beginning is not None
+        hyperparameters = dpo_config.hyperparameters()
+        _check_length(None, dpo_config)
+        config = DpoConfig(
+            input_of(preferences),
+            beginning,
+            versioned(hyperparameters),
+            beta=versioned(dpo_config.beta),
+            validation_fraction=versioned(dpo_config.validation_fraction),
+            chat_template=versioned(dpo_config.chat_template),
+            running=dpo_config.running(),
+        )
+        return _step(name, train_dpo, config, dpo_config, description)
+
+
+@contextmanager
+def _refusals_of(name: str) -> Iterator[None]:
+    """Say which training is refused: an experiment may have many."""
+    try:
+        yield
+    except MarinRulesError as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def _check_shapes(model_config: LlamaConfig | None, train_config: SimpleTrainConfig) -> None:
@@ -147,23 +165,60 @@ def _check_shapes(model_config: LlamaConfig | None, train_config: SimpleTrainCon
         (train_config.initialize_from_hf, False),
         (train_config.initialize_from_checkpoint_path, True),
     ):
-        step = beginning.step if isinstance(beginning, InputName) else beginning
-        if model_config is None or not isinstance(step, ExecutorStep) or not isinstance(step.config, TrainConfig):
-            continue
-        if (other := plain(step.config.model)) is not None:
+        step, other = _step_of(beginning), _known_shape(beginning)
+        if model_config is not None and step is not None and other is not None:
             check_same_shape(model_config, other, step.name, in_checkpoint=in_checkpoint)
 
 
+def _check_length(model_config: LlamaConfig | None, train_config: SimpleTrainConfig) -> None:
+    """Sequences are no longer than the model's, as far as the plan knows them."""
+    shape = model_config or _known_shape(train_config.initialize_from_hf)
+    if shape is not None:
+        check_sequence_length(train_config.hyperparameters(), shape)
+
+
+def _known_shape(beginning: object) -> LlamaConfig | None:
+    """The shape of a model that a step of the plan makes."""
+    step = _step_of(beginning)
+    if step is None or not isinstance(step.config, TrainConfig | DpoConfig):
+        return None
+    if isinstance(step.config, TrainConfig) and (shape := plain(step.config.model)) is not None:
+        return shape
+    shape = _known_shape(step.config.initialize_from_hf)
+    # A Hugging Face folder does not say how the layers were compiled.
+    return None if shape is None else replace(shape, scan_layers=LlamaConfig.scan_layers)
+
+
+def _step_of(place: object) -> ExecutorStep[Any] | None:
+    step = place.step if isinstance(place, InputName) else place
+    return step if isinstance(step, ExecutorStep) else None
+
+
+def _mixture(tokenized: Tokens) -> MixtureConfig | None:
+    """The mixture, if it is one, with plain values; also that of a step."""
+    step = _step_of(tokenized)
+    config = tokenized if step is None else step.config
+    if not isinstance(config, MixtureConfig):
+        return None
+    return replace(config, **{field.name: plain(getattr(config, field.name)) for field in fields(config)})
+
+
+def _token_steps(tokenized: Tokens) -> list[ExecutorStep[Any]]:
+    """The steps that make the tokens, as far as the plan knows them."""
+    mixed = _mixture(tokenized)
+    places = [tokenized] if mixed is None else mixed.components.values()
+    return [step for place in places if (step := _step_of(place)) is not None]
+
+
 def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], train_batch_size: int) -> str | InputName:
-    if validation_sets and not isinstance(tokenized, MixtureConfig):
-        tokenized = lm_mixture_data_config({"train": tokenized}, {"train": 1.0})
-    mixed = tokenized.config if isinstance(tokenized, ExecutorStep) else tokenized
-    if isinstance(mixed, MixtureConfig):
-        starts = [stage.start_step for stage in plain(mixed.stages)]
-        check_stages(starts, train_batch_size, plain(mixed.block_size))
-    if isinstance(tokenized, MixtureConfig):
-        return input_of(default_mixture(name, with_validation_sets(tokenized, validation_sets)))
-    return input_of(tokenized)
+    mixed = _mixture(tokenized)
+    if mixed is None:
+        assert not isinstance(tokenized, MixtureConfig)
+        mixed = lm_mixture_data_config({"train": tokenized}, {"train": 1.0})
+    check_stages([stage.start_step for stage in mixed.stages], train_batch_size, mixed.block_size)
+    if not validation_sets and not isinstance(tokenized, MixtureConfig):
+        return input_of(tokenized)
+    return input_of(default_mixture(name, with_validation_sets(mixed, validation_sets)))
 
 
 def _running(train_config: SimpleTrainConfig, tags: Sequence[str], tokenized: Tokens) -> Running:
@@ -171,10 +226,7 @@ def _running(train_config: SimpleTrainConfig, tags: Sequence[str], tokenized: To
     answers it has. For text all pieces have the same number of tokens. (What is at a plain path is text, unless the
     config is for SFT.)"""
     running = replace(train_config.running(), tags=tuple(tags))
-    mixed = tokenized.config if isinstance(tokenized, ExecutorStep) else tokenized
-    places = list(mixed.components.values()) if isinstance(mixed, MixtureConfig) else [tokenized]
-    steps = [place.step if isinstance(place, InputName) else place for place in places]
-    configs = [step.config for step in steps if isinstance(step, ExecutorStep)]
+    configs = [step.config for step in _token_steps(tokenized)]
     formats = [plain(config.format) for config in configs if isinstance(config, TokenizeConfig)]
     is_text = all(isinstance(one, TextDatasetFormat) for one in formats) and not isinstance(
         train_config, SimpleSFTConfig
@@ -184,15 +236,13 @@ def _running(train_config: SimpleTrainConfig, tags: Sequence[str], tokenized: To
     return replace(running, per_device_parallelism=versioned(running.per_device_parallelism))
 
 
-def _tokenizer(name: str, tokenized: Tokens) -> Data:
+def _tokenizer(tokenized: Tokens) -> Data:
     """Whatever the data was tokenized with, as far as a plan knows it."""
-    places = list(tokenized.components.values()) if isinstance(tokenized, MixtureConfig) else [tokenized]
-    steps = [place.step if isinstance(place, InputName) else place for place in places]
-    for step in steps:
-        if isinstance(step, ExecutorStep) and isinstance(step.config, TokenizeConfig):
+    for step in _token_steps(tokenized):
+        if isinstance(step.config, TokenizeConfig):
             return plain(step.config.tokenizer)
     raise TrainingError(
-        f"{name}: use_default_validation needs the tokenizer, and none of the data is a step of default_tokenize: give"
+        "use_default_validation needs the tokenizer, and none of the data is a step of default_tokenize: give"
         " validation_sets=default_validation_sets(tokenizer)"
     )
 
@@ -204,13 +254,23 @@ def _place(model: Model | None) -> str | InputName | None:
     return versioned(model) if isinstance(model, str) else model
 
 
-def _check_kinds(name: str, model_config: object, train_config: object) -> None:
+def _hf_place(model: Model | None) -> str | InputName | None:
+    """The same of a Hugging Face folder. A name of the hub is none: what it means may change."""
+    if isinstance(model, str) and is_hub_name(model) and not os.path.isdir(model):
+        raise TrainingError(
+            f"initialize_from_hf {model!r} is no folder: a model of the Hugging Face hub is downloaded by a step of its"
+            " own (download_model_step in experiments/models.py), which is given here in place of its name"
+        )
+    return _place(model)
+
+
+def _check_kinds(model_config: object, train_config: object) -> None:
     """Two configs are easily given in the wrong order."""
     kinds = ((model_config, LlamaConfig | None, "model_config"), (train_config, SimpleTrainConfig, "train_config"))
     for given, kind, what in kinds:
         if not isinstance(given, kind):
             raise TrainingError(
-                f"{name}: {what} is a {type(given).__name__}: after name and tokens, default_train takes a LlamaConfig"
+                f"{what} is a {type(given).__name__}: after name and tokens, default_train takes a LlamaConfig"
                 " (or None) and then a SimpleTrainConfig"
             )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,6 +134,8 @@ def lm_varying_mixture_data_config(
         block_size=block_size,
     )
     check_mixture(config)
+    trained = {name for stage in config.stages for name, weight in stage.weights.items() if weight > 0}
+    _refuse_steps(components, trained)
     return config
 
 
@@ -144,6 +146,7 @@ def with_validation_sets(config: MixtureConfig, sets: Mapping[str, Component]) -
     weightless = dict.fromkeys(sets, 0.0)
     paths = {name: output_path_of(one) if isinstance(one, ExecutorStep) else one for name, one in sets.items()}
     _refuse_tokenizers({**config.components, **sets})
+    _refuse_steps(sets, trained=())
     return replace(
         config,
         components={**config.components, **paths},
@@ -190,6 +193,12 @@ def check_mixture(config: MixtureConfig) -> None:
     if not config.components:
         raise DataError("a mixture needs components")
     starts = [stage.start_step for stage in config.stages]
+    for start in starts:
+        _check_whole("start_step", start, least=0)
+    _check_whole("block_size", config.block_size, most=(1 << 16) - 1)
+    for name in ("train_tokens", "train_steps"):
+        if (number := getattr(config, name)) is not None:
+            _check_whole(name, number)
     if not starts or starts[0] != 0 or starts != sorted(set(starts)):
         raise DataError(f"the stages of a mixture start at step 0 and at higher steps from there, not at {starts}")
     for stage in config.stages:
@@ -207,10 +216,14 @@ def check_mixture(config: MixtureConfig) -> None:
         raise DataError("train_tokens of a mixture with several stages need train_steps too")
     if config.train_steps is not None and config.train_steps <= starts[-1]:
         raise DataError(f"the last stage starts at step {starts[-1]}, after the {config.train_steps} steps of training")
-    if not 1 <= config.block_size < 1 << 16:
-        raise DataError(f"a block_size of {config.block_size} is not possible: use 1 to 65535")
     for stage in config.stages:
         _refuse_unseen(stage, config.block_size)
+
+
+def _check_whole(name: str, value: object, *, least: int = 1, most: int | None = None) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        wanted = f"at least {least}" if most is None else f"{least} to {most}"
+        raise DataError(f"{name} {value!r} of a mixture must be a whole number, {wanted}")
 
 
 def _check_weights(weights: Mapping[str, float], where: str) -> None:
@@ -256,6 +269,32 @@ def _version(tokenizer: str | InputName) -> str:
         return tokenizer
     waited_for = InputName(tokenizer.step, tokenizer.name)  # Whether one waits for it says nothing of what it is.
     return compute_output_path("tokenizer", {"tokenizer": waited_for}, prefix="")
+
+
+def _refuse_steps(components: Mapping[str, Component], trained: Collection[str]) -> None:
+    """Steps that make something else than what their components are for."""
+    for name, component in components.items():
+        step = component.step if isinstance(component, InputName) else component
+        if not isinstance(step, ExecutorStep):
+            continue
+        config = step.config
+        if isinstance(config, MixtureConfig):
+            raise DataError(
+                f"{name!r} is a mixture itself, made by the step {step.name}: give its components, or put two mixtures"
+                " together with interpolate_mixture_configs"
+            )
+        if not isinstance(config, TokenizeConfig):
+            continue
+        if name in trained and not config.train_paths:
+            raise DataError(
+                f"{name!r} is to be trained on, but the step {step.name} makes tokens for validation alone: tokenize"
+                " without is_validation, or give it the weight 0"
+            )
+        if name not in trained and not config.validation_paths:
+            raise DataError(
+                f"{name!r} is for validation alone, but the step {step.name} makes tokens to train on: tokenize with"
+                " is_validation=True, give it a weight, or leave it out"
+            )
 
 
 def _told(tokenizer: str | InputName) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from marin_rules import this_process
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer
 from marin_rules.pipeline.levanter_data import levanter_data_config
+from marin_rules.pipeline.training.answers import check_answers, what_is_cut
 from marin_rules.pipeline.training.baselines import LARGEST_SAMPLE, baselines
 from marin_rules.pipeline.training.beginnings import check_same_shape, checkpoint_to_begin_with
 from marin_rules.pipeline.training.config import TrainConfig
@@ -36,7 +37,13 @@ from marin_rules.pipeline.training.hugging_face import (
     model_folder,
     read_hugging_face,
 )
-from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
+from marin_rules.pipeline.training.levanter_config import (
+    Places,
+    export_settings,
+    model_config,
+    optimizer_config,
+    with_vocabulary,
+)
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
 from marin_rules.pipeline.training.origin import Origin, begin_or_go_on, content_of
@@ -52,21 +59,28 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
     data = read_data(str(config.data_path))
     with local_tokenizer(data.tokenizer_path) as tokenizer:
         check_tokenizer(tokenizer, data)
-        model = _model(config, data, tokenizer)
+        model, vocabulary = _model(config, data, tokenizer)
         length = check_sequence_length(given, model)
         check_enough(data, length)
         check_stages([stage.start_step for stage in data.stages], given.train_batch_size, data.block_size)
-        beginning = _beginning(config, model, tokenizer)
+        beginning, vocabulary = _beginning(config, model, vocabulary, tokenizer)
         if this_process().rank == 0:
             begin_or_go_on(config.output_path, _origin(config, model, data, beginning))
         prepare_environment(config.running)
+        conversations: dict[str, Any] = {}
 
         def start(places: Places, trainer: Any) -> None:
             from levanter.main.train_lm import TrainLmConfig, main
 
+            if this_process().rank == 0:
+                conversations.update(check_answers(data, length))
+                for line in what_is_cut(conversations, length):
+                    print(line, flush=True)
             main(
                 TrainLmConfig(
-                    data=levanter_data_config(str(config.data_path), tokenizer=tokenizer.path),
+                    data=with_vocabulary(
+                        levanter_data_config(str(config.data_path), tokenizer=tokenizer.path), vocabulary
+                    ),
                     trainer=trainer,
                     model=model_config(model, tokenizer.path),
                     train_seq_len=length,
@@ -94,6 +108,7 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
             config.output_path,
             given,
             model,
+            vocabulary,
             tokenizer.path,
             recorder,
             devices,
@@ -101,36 +116,40 @@ def train(config: TrainConfig) -> dict[str, Any] | None:
             more={
                 "data": _data_facts(str(config.data_path), data),
                 "began_with": _first_weights(beginning),
+                "conversations": conversations,
                 "tags": list(config.running.tags),
             },
         )
 
 
-def _model(config: TrainConfig, data: TrainingData, tokenizer: TokenizerFolder) -> LlamaConfig:
-    """The model's shape, once it is sure that it fits the tokens."""
+def _model(config: TrainConfig, data: TrainingData, tokenizer: TokenizerFolder) -> tuple[LlamaConfig, int]:
+    """The model's shape and how many tokens it has, once it is sure that it fits those of the data."""
     if config.initialize_from_hf is None:
         assert config.model is not None
-        return config.model
+        return config.model, data.vocabulary
     folder = model_folder(str(config.initialize_from_hf))
     shape, vocabulary = read_hugging_face(folder)
     check_vocabulary(vocabulary, data.vocabulary, folder)
     check_same_tokens(folder, tokenizer, str(config.data_path))
     if config.model is None:
-        return shape
+        return shape, vocabulary
     check_same_shape(config.model, shape, folder, in_checkpoint=False)
     check_says_all(folder, config.model)
-    return config.model
+    return config.model, vocabulary
 
 
-def _beginning(config: TrainConfig, model: LlamaConfig, tokenizer: TokenizerFolder) -> dict[str, Any]:
+def _beginning(
+    config: TrainConfig, model: LlamaConfig, vocabulary: int, tokenizer: TokenizerFolder
+) -> tuple[dict[str, Any], int]:
+    """Levanter's words for it, and how many tokens the model has if it begins with that."""
     if config.initialize_from_hf is not None:
         folder = model_folder(str(config.initialize_from_hf))
-        return {"initialize_from_hf": folder, "use_hf_model_config": config.model is None}
+        return {"initialize_from_hf": folder, "use_hf_model_config": config.model is None}, vocabulary
     if config.initialize_from_checkpoint_path is None:
-        return {}
+        return {}, vocabulary
     path = str(config.initialize_from_checkpoint_path)
-    checkpoint = checkpoint_to_begin_with(path, model, tokenizer, str(config.data_path))
-    return {"initialize_model_from_checkpoint_path": checkpoint}
+    checkpoint, vocabulary = checkpoint_to_begin_with(path, model, tokenizer, str(config.data_path))
+    return {"initialize_model_from_checkpoint_path": checkpoint}, vocabulary
 
 
 def _origin(config: TrainConfig, model: LlamaConfig, data: TrainingData, beginning: Mapping[str, Any]) -> Origin:

@@ -17,7 +17,13 @@ from marin_rules.pipeline.training.config import DpoConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.guards import check_preferences, check_sequence_length, check_vocabulary
 from marin_rules.pipeline.training.hugging_face import model_folder, read_hugging_face
-from marin_rules.pipeline.training.levanter_config import Places, export_settings, model_config, optimizer_config
+from marin_rules.pipeline.training.levanter_config import (
+    Places,
+    export_settings,
+    model_config,
+    optimizer_config,
+    with_vocabulary,
+)
 from marin_rules.pipeline.training.model import LlamaConfig
 from marin_rules.pipeline.training.origin import Origin, begin_or_go_on, content_of
 from marin_rules.pipeline.training.preferences import write_pairs
@@ -47,7 +53,9 @@ def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
 
             main(
                 TrainDpoConfig(
-                    data=_data(pairs, places, config.chat_template or tokenizer.chat_template),
+                    data=with_vocabulary(
+                        _data(pairs, places, config.chat_template or tokenizer.chat_template), vocabulary
+                    ),
                     trainer=trainer,
                     model=model_config(model, tokenizer.path),
                     train_seq_len=length,
@@ -75,7 +83,9 @@ def train_dpo(config: DpoConfig) -> dict[str, Any] | None:
             return None
         preferences = {"path": str(config.preferences_path), **counts}
         more = {"preferences": preferences, "beta": config.beta, "began_with": folder}
-        return conclude(config.output_path, given, model, tokenizer.path, recorder, devices, compared={}, more=more)
+        return conclude(
+            config.output_path, given, model, vocabulary, tokenizer.path, recorder, devices, compared={}, more=more
+        )
 
 
 def _origin(config: DpoConfig, model: LlamaConfig, folder: str) -> Origin:

@@ -167,6 +167,23 @@ def test_steps_of_one_version_are_one_tokenizer() -> None:
         mixed(output_path_of(trained(1024)), output_path_of(trained(1024), "kept"))
 
 
+def test_steps_that_cannot_be_what_their_components_are_for_are_refused_while_planning() -> None:
+    trains = tokens("trains", versioned("a/b@1"))
+    held = ExecutorStep("held", tokenize, TokenizeConfig(versioned("a/b@1"), validation_paths=["gs://text"]))
+    mixed = lm_mixture_data_config({"x": trains, "held": held}, {"x": 1.0, "held": 0.0})
+    with pytest.raises(DataError, match="'x' is to be trained on, but the step held makes tokens for validation alone"):
+        lm_mixture_data_config({"x": held}, {"x": 1.0})
+    with pytest.raises(DataError, match="'y' is for validation alone, but the step trains makes tokens to train on"):
+        lm_mixture_data_config({"x": trains, "y": trains}, {"x": 1.0, "y": 0.0})
+    with pytest.raises(DataError, match="'y' is for validation alone"):
+        with_validation_sets(mixed, {"y": trains})
+    step = ExecutorStep("mixed", mixture, mixed)
+    with pytest.raises(DataError, match="'x' is a mixture itself, made by the step mixed: give its components"):
+        lm_mixture_data_config({"x": step}, {"x": 1.0})
+    both = lm_varying_mixture_data_config({"x": trains, "y": trains}, [(0, {"x": 1.0}), (64, {"y": 1.0})])
+    assert [stage.start_step for stage in both.stages] == [0, 64], "one weight above 0 is enough"
+
+
 def test_two_tokenizers_are_refused_by_the_step(tmp_path: Path) -> None:
     paths = {name: written(tmp_path / name, sha256=name, train=9) for name in ("a", "b")}
     with pytest.raises(DataError, match=r"'a' .* and 'b' .* were made with different tokenizers"):
@@ -197,8 +214,11 @@ def test_bad_weights(weights: dict[str, float], message: str) -> None:
         ((0, 50, 50), {}, "start at step 0"),
         ((0, 50), {"train_tokens": 9}, "need train_steps too"),
         ((0, 50), {"train_steps": 50}, "the last stage starts at step 50, after the 50 steps of training"),
-        ((0,), {"block_size": 1 << 16}, "a block_size of 65536 is not possible"),
-        ((0,), {"block_size": 0}, "a block_size of 0 is not possible"),
+        ((0,), {"block_size": 1 << 16}, "block_size 65536 of a mixture must be a whole number, 1 to 65535"),
+        ((0,), {"block_size": 0}, "block_size 0 of a mixture must be a whole number, 1 to 65535"),
+        ((0,), {"block_size": 64.0}, r"block_size 64\.0 of a mixture must be a whole number"),
+        ((0, 2.5), {}, r"start_step 2\.5 of a mixture must be a whole number, at least 0"),
+        ((0,), {"train_tokens": -1}, "train_tokens -1 of a mixture must be a whole number"),
         ((0,), {"simulated_epoching": SimulatedEpoching(1, 2)}, "simulated epoching needs"),
     ],
 )

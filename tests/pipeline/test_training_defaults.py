@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from marin_rules import ExecutorStep, ResourceConfig, compute_output_path
+from marin_rules import ExecutorStep, ResourceConfig, compute_output_path, output_path_of
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
 from marin_rules.pipeline.tokenize import ChatDatasetFormat
+from marin_rules.pipeline.training.config import WandbConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
 
@@ -42,36 +43,86 @@ def config(training: Any, **changes: Any) -> Any:
     return replace(plain, **changes)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"learning_rate": 2e-3},
-        {"num_train_steps": 101},
-        {"train_batch_size": 16},
-        {"weight_decay": 0.0},
-        {"seed": 1},
-        {"data_seed": 1},
-        {"precision": "f32"},
-        {"steps_per_export": 50},
-        {"max_eval_batches": 2},
-        {"initialize_from_checkpoint_path": "gs://other"},
-    ],
-    ids=str,
-)
-def test_what_changes_the_model_changes_the_path(training: Any, change: dict[str, Any]) -> None:
+CHANGES_THE_MODEL: dict[str, Any] = {
+    "train_batch_size": 16,
+    "num_train_steps": 101,
+    "learning_rate": 2e-3,
+    "train_seq_len": 32,
+    "weight_decay": 0.0,
+    "beta1": 0.8,
+    "beta2": 0.99,
+    "epsilon": 1e-7,
+    "max_grad_norm": None,
+    "warmup": 10,
+    "decay": 10,
+    "lr_schedule": "linear",
+    "min_lr_ratio": 0.0,
+    "z_loss_weight": 1e-4,
+    "ema_beta": 0.9,
+    "precision": "f32",
+    "seed": 1,
+    "data_seed": 0,
+    "steps_per_eval": 10,
+    "max_eval_batches": 2,
+    "steps_per_export": 50,
+    "steps_per_hf_export": 10_000,
+    "initialize_from_hf": "gs://other",
+    "initialize_from_checkpoint_path": "gs://other",
+}
+"""Or what is reported of it: each field of `SimpleTrainConfig` with another value."""
+
+HOW_IT_IS_RUN: dict[str, Any] = {
+    "resources": ResourceConfig.with_gpu("H100", count=8),
+    "per_device_parallelism": 2,
+    "checkpoint_minutes": 1.0,
+    "wandb": WandbConfig(project="other"),
+    "tensorboard": True,
+}
+
+SHAPES: dict[str, Any] = {
+    "max_seq_len": 128,
+    "hidden_dim": 64,
+    "intermediate_dim": 64,
+    "num_layers": 3,
+    "num_heads": 2,
+    "num_kv_heads": 4,
+    "head_dim": 8,
+    "tie_word_embeddings": True,
+    "rope": "llama3",
+    "rope_theta": 1e5,
+    "initializer_range": 0.1,
+    "layer_norm_epsilon": 1e-6,
+    "gradient_checkpointing": False,
+    "scan_layers": False,
+}
+
+
+def paths_with(training: Any, change: dict[str, Any]) -> tuple[str, str]:
+    """Of a training as it is, and with a change."""
     one, other = (
-        training.default_train("x", "gs://tokens", MODEL, given)
+        path(training.default_train("x", "gs://tokens", MODEL, given))
         for given in (config(training), config(training, **change))
     )
-    assert path(one) != path(other)
+    return one, other
 
 
-def test_so_does_its_shape(training: Any) -> None:
-    paths = {
-        path(training.default_train("x", "gs://tokens", model, config(training)))
-        for model in (MODEL, replace(MODEL, num_layers=3))
-    }
-    assert len(paths) == 2
+def test_each_field_of_a_training_is_known_to_change_its_model_or_not_to(training: Any) -> None:
+    assert {field.name for field in fields(training.SimpleTrainConfig)} == {*CHANGES_THE_MODEL, *HOW_IT_IS_RUN}
+    refused = {"use_qk_norm", "hybrid_norm", "input_embedding_norm"}
+    assert {field.name for field in fields(LlamaConfig)} == {*SHAPES, *refused}
+
+
+@pytest.mark.parametrize("field", CHANGES_THE_MODEL)
+def test_what_changes_the_model_changes_the_path(training: Any, field: str) -> None:
+    one, other = paths_with(training, {field: CHANGES_THE_MODEL[field]})
+    assert one != other
+
+
+@pytest.mark.parametrize("field", SHAPES)
+def test_so_does_its_shape(training: Any, field: str) -> None:
+    shape = replace(MODEL, **{field: SHAPES[field]})
+    one, other = (path(training.default_train("x", "gs://t", model, config(training))) for model in (MODEL, shape))
+    assert one != other
 
 
 @pytest.mark.parametrize("of", ["tokens", "mixture", "validation", "preferences"])
@@ -90,31 +141,21 @@ def test_so_does_data_at_a_plain_path(training: Any, of: str) -> None:
     assert path(made("gs://one")) != path(made("gs://other"))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"resources": ResourceConfig.with_gpu("H100", count=8)},
-        {"per_device_parallelism": 2},
-        {"checkpoint_minutes": 1.0},
-        {"tensorboard": True},
-    ],
-    ids=["resources", "parallelism", "checkpoints", "tensorboard"],
-)
-def test_how_it_is_run_does_not(training: Any, change: dict[str, Any]) -> None:
-    one, other = (
-        training.default_train("x", "gs://tokens", MODEL, given)
-        for given in (config(training), config(training, **change))
-    )
-    assert path(one) == path(other)
+@pytest.mark.parametrize("field", HOW_IT_IS_RUN)
+def test_how_it_is_run_does_not(training: Any, field: str) -> None:
+    one, other = paths_with(training, {field: HOW_IT_IS_RUN[field]})
+    assert one == other
 
 
-@pytest.mark.parametrize("of", ["tokens", "mixture", "sft of a path", "text"])
+@pytest.mark.parametrize("of", ["tokens", "mixture", "output of a mixture", "sft of a path", "text"])
 def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of: str) -> None:
     """Each piece weighs the same, however many tokens of answers it has."""
     format = None if of == "text" else ChatDatasetFormat("{% generation %}{% endgeneration %}")
     tokens = training.default_tokenize("t", "gs://chats", "gs://tokenizer", format)
-    if of == "mixture":
+    if "mixture" in of:
         tokens = training.default_mixture("m", lm_mixture_data_config({"a": tokens}, {"a": 1.0}))
+    if of == "output of a mixture":
+        tokens = output_path_of(tokens)
 
     def made(pieces: int) -> ExecutorStep:
         if of == "sft of a path":
@@ -139,6 +180,46 @@ def test_a_batch_in_pieces_is_another_result_of_conversations(training: Any, of:
 def test_bad_plans_are_refused(training: Any, change: dict[str, Any], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         training.default_train("x", "gs://tokens", MODEL, config(training, **change))
+
+
+def test_what_is_refused_names_the_training(training: Any) -> None:
+    """An experiment has many, and most settings are checked by what knows no names."""
+    for change in ({"learning_rate": -1}, {"train_seq_len": 65}, {"per_device_parallelism": 3}):
+        with pytest.raises(TrainingError, match=r"^large: "):
+            training.default_train("large", "gs://tokens", MODEL, config(training, **change))
+    dpo_config = training.SimpleDPOConfig(ResourceConfig.with_cpu(), 8, 100, -1, initialize_from_hf="gs://model")
+    with pytest.raises(TrainingError, match=r"^large: learning_rate -1"):
+        training.default_dpo("large", "gs://pairs", dpo_config)
+    with pytest.raises(TrainingError, match=r"^large: dpo_config is a SimpleTrainConfig: .* takes a SimpleDPOConfig"):
+        training.default_dpo("large", "gs://pairs", config(training, initialize_from_hf="gs://model"))
+
+
+def test_a_sequence_longer_than_that_of_the_model_to_begin_with_is_refused(training: Any) -> None:
+    """Whatever way the plan has to go to find its shape."""
+    settings = (ResourceConfig.with_cpu(), 8, 100, 1e-3)
+    first = training.default_train("first", "gs://tokens", MODEL, config(training))
+    chat = training.default_sft("chat", "gs://chats", training.SimpleSFTConfig(*settings, initialize_from_hf=first))
+    for beginning in (first, chat / "hf/step-99"):
+        longer = {"initialize_from_hf": beginning, "train_seq_len": 65}
+        with pytest.raises(TrainingError, match="train_seq_len 65 is longer than the model's max_seq_len 64"):
+            training.default_sft("x", "gs://chats", training.SimpleSFTConfig(*settings, **longer))
+        with pytest.raises(TrainingError, match="train_seq_len 65 is longer"):
+            training.default_dpo("x", "gs://pairs", training.SimpleDPOConfig(*settings, **longer))
+    loop = config(training, initialize_from_checkpoint_path=chat)
+    training.default_anneal("x", "gs://tokens", MODEL, loop)
+    with pytest.raises(TrainingError, match="the model in checkpoints/chat has scan_layers True"):
+        training.default_anneal("x", "gs://tokens", replace(MODEL, scan_layers=False), loop)
+
+
+def test_a_name_of_the_hub_is_no_model_to_begin_with(
+    training: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = config(training, initialize_from_hf="meta-llama/Llama-3.2-1B")
+    with pytest.raises(TrainingError, match=r"'meta-llama/Llama-3\.2-1B' is no folder: .*download_model_step"):
+        training.default_train("x", "gs://tokens", None, given)
+    (tmp_path / "meta-llama" / "Llama-3.2-1B").mkdir(parents=True)
+    training.default_train("x", "gs://tokens", None, given)
 
 
 def test_configs_in_the_wrong_order_are_refused(training: Any) -> None:
@@ -202,6 +283,17 @@ def test_validation_sets_join_a_mixture(training: Any) -> None:
     assert path(plain) != path(held)
     components = held.config.data_path.step.config.components
     assert {name: place.value for name, place in components.items()} == {"a": "x", "news": "gs://news"}
+
+
+def test_validation_sets_join_the_mixture_of_a_step(training: Any) -> None:
+    """Which several trainings share; they used to be put beside it, as if it were tokens."""
+    stages = lm_varying_mixture_data_config({"a": "x", "b": "y"}, [(0, {"a": 1.0}), (256, {"b": 1.0})])
+    shared = training.default_mixture("shared", stages)
+    assert training.default_train("x", shared, MODEL, config(training)).config.data_path.step is shared
+    for given in (shared, output_path_of(shared)):
+        step = training.default_train("x", given, MODEL, config(training), validation_sets={"news": "gs://news"})
+        alone = training.default_train("x", stages, MODEL, config(training), validation_sets={"news": "gs://news"})
+        assert path(step) == path(alone)
 
 
 def test_default_validation_is_paloma_in_the_tokens_of_the_data(training: Any) -> None:

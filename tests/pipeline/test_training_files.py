@@ -8,12 +8,19 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.training.checkpoints import choose_checkpoint, seal, trained_checkpoint
+from marin_rules.pipeline.training.config import Hyperparameters
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.export import check_export, fault_of_export, remove_cut_exports
+from marin_rules.pipeline.training.metrics import Recorder
+from marin_rules.pipeline.training.model import LlamaConfig
+from marin_rules.pipeline.training.results import conclude
+from marin_rules.pipeline.training.run import Devices
+from marin_rules.pipeline.training.throughput import Work
 
 
 def checkpoint(folder: Path, step: int) -> Path:
@@ -55,6 +62,28 @@ def test_the_newest_is_used(tmp_path: Path) -> None:
     chosen = choose_checkpoint(str(tmp_path), pytest.fail)
     assert chosen is not None
     assert chosen.step == 100
+
+
+@pytest.mark.parametrize("to", ["store", "disk"])
+def test_one_that_was_copied_from_a_disk_to_a_store_or_back_is_used(tmp_path: Path, to: str) -> None:
+    """Only on a disk its files have checksums. A copy that is cut short is recognized all the same."""
+    store = f"memory://{tmp_path.name}-{to}/checkpoints"
+    memory = fsspec.filesystem("memory")
+    checkpoint(tmp_path / "here", 9)
+    memory.put(str(tmp_path / "here"), store, recursive=True)
+    folder = store
+    if to == "disk":
+        memory.rm(f"{store}/step-9/files.json")
+        seal(f"{store}/step-9")
+        memory.get(store, str(tmp_path / "back"), recursive=True)
+        folder = str(tmp_path / "back")
+    chosen = choose_checkpoint(folder, pytest.fail)
+    assert chosen is not None
+    assert chosen.path == f"{folder}/step-9"
+    fsspec.open(f"{chosen.path}/d/array", "wb").open().close()
+    said: list[str] = []
+    assert choose_checkpoint(folder, said.append) is None
+    assert "d/array is damaged" in said[0]
 
 
 def test_what_somebody_keeps_beside_them_is_left_alone(tmp_path: Path) -> None:
@@ -186,3 +215,17 @@ def test_links_among_exports_are_left_alone(tmp_path: Path) -> None:
     assert remove_cut_exports(str(tmp_path / "hf"), pytest.fail) == ["step-19"]
     assert (elsewhere / "config.json").exists()
     assert (tmp_path / "hf" / "step-9").is_symlink()
+
+
+def test_the_evaluation_is_kept_without_its_times_whatever_the_sets_are_called(tmp_path: Path) -> None:
+    export(tmp_path / "hf", 1)
+    (tmp_path / "tokenizer").mkdir()
+    recorder = Recorder(str(tmp_path / "metrics.jsonl"), Work(2, 8, 32), resumed_from=None, say=lambda text: None)
+    losses = {"eval/loss": 2.0, "eval/nytimes/loss": 2.5, "eval/timeline/bpb": 1.5}
+    for step in (0, 1):
+        recorder.trained(step, 3.0, None)
+    recorder.reported(1, {**losses, "eval/loading_time": 0.1, "eval/total_time": 0.2})
+    given = Hyperparameters(8, 2, 1e-3)
+    tokenizer, devices = str(tmp_path / "tokenizer"), Devices("cpu", 1, 1)
+    facts = conclude(str(tmp_path), given, LlamaConfig(), 9, tokenizer, recorder, devices, compared={}, more={})
+    assert facts["evaluation"] == losses

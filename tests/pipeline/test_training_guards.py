@@ -36,6 +36,8 @@ GOOD: dict[str, Any] = {"train_batch_size": 8, "num_train_steps": 100, "learning
         {"beta2": 1.0},
         {"ema_beta": 1.5},
         {"warmup": -1},
+        {"warmup": 1.5},
+        {"decay": 20.5},
         {"max_eval_batches": 0},
         {"steps_per_export": 0},
         {"train_seq_len": 0},
@@ -89,6 +91,7 @@ def test_preferences() -> None:
 
 def test_a_schedule_must_fit_into_the_run() -> None:
     Hyperparameters(**GOOD, warmup=20, decay=0.8)
+    Hyperparameters(**GOOD, warmup=0.2 * 100, decay=0.8)
     with pytest.raises(TrainingError, match=r"warmup 30 and decay 0\.8 are 110 steps"):
         Hyperparameters(**GOOD, warmup=30, decay=0.8)
 

@@ -164,6 +164,10 @@ def test_several_sets_are_told_apart(tmp_path: Path, clock: Clock) -> None:
     ]
     assert evaluated_sets(made.lines[:1]) == {"evaluation": "eval/loss"}
     assert evaluated_sets(made.lines) == {"code": "eval/code/loss", "news": "eval/news/loss"}
+    made.reported(
+        2, {"eval/loss": 3.0, "eval/news/old/loss": 2.0, "eval/news/new/loss": 4.0, "eval/news/macro_loss": 3}
+    )
+    assert said[2] == "step 3/10: evaluation loss 3.0000 (news/old 2.0000, news/new 4.0000)"
 
 
 def test_what_is_done_to_the_file_meanwhile_is_made_good_at_the_end(tmp_path: Path, clock: Clock) -> None:

@@ -29,7 +29,21 @@ def runs(trained: Path, training_python: Path, tmp_path_factory: pytest.TempPath
         run_trainings(
             training_python,
             folder,
-            ["sft", "dpo", "anneal", "remade", "averaged", "in_pieces", "set_back", "stopped_at_its_end", "diverging"],
+            [
+                *(
+                    "sft",
+                    "cut_short",
+                    "mirrored",
+                    "dpo",
+                    "padded",
+                    "anneal",
+                    "remade",
+                    "averaged",
+                    "in_pieces",
+                    "set_back",
+                ),
+                *("stopped_at_its_end", "fallback", "diverging"),
+            ],
         )
 
     return made_once(tmp_path_factory, "trained-on", make)
@@ -71,6 +85,43 @@ def test_conversations_are_learned_and_the_old_text_is_not_forgotten(runs: Path)
     assert facts(runs / "sft")["model"]["config"]["hidden_dim"] == 32
     assert facts(runs / "sft")["began_with"] == f"{runs}/whole/hf/step-79"
     assert facts(runs / "whole")["began_with"] is None
+
+
+def test_conversations_that_do_not_fit_are_counted_and_refused_if_no_answer_is_left(runs: Path) -> None:
+    """Levanter trains on what is left of them; on nothing, with a loss of 0."""
+    assert facts(runs / "cut_short")["conversations"] == {
+        "data": {"train": {"conversations": 6, "cut": 4, "unanswered": 2}}
+    }
+    assert (
+        "data (train): conversations that lose their ends, as sequences have 32 tokens: 4 of 6; without any answer"
+        " left: 2\n"
+    ) in (runs / "cut_short.said").read_text()
+    assert "none_tokens/train has no answer in the first 32 tokens of any" in (runs / "cut_short.error").read_text()
+    assert not (runs / "unanswered" / "training.json").exists()
+    fitting = {"train": (300, 0), "validation": (60, 0)}
+    sft = facts(runs / "sft")["conversations"]["answers"]
+    assert {split: (one["conversations"], one["cut"]) for split, one in sft.items()} == fitting
+
+
+def test_tokens_and_first_weights_may_be_mirrored(runs: Path) -> None:
+    """Levanter reads them without fsspec."""
+    checkpoint, export = (metrics(runs / f"mirrored_{kind}") for kind in ("checkpoint", "export"))
+    assert checkpoint[0][1] == pytest.approx(export[0][1], rel=1e-5), "the same weights"
+    assert checkpoint[0][1] < metrics(runs / "whole")[0][1] / 2, "which have learned something"
+    assert facts(runs / "mirrored_export")["began_with"].endswith("/marin/whole/hf/step-79")
+
+
+def test_a_model_with_more_tokens_than_its_tokenizer_is_resumed_and_trained_on(runs: Path) -> None:
+    """As published models have, that were padded; Levanter takes the size of the model from the tokenizer."""
+    assert "was stopped by SIGTERM" in (runs / "padded.error").read_text()
+    assert [step for step, _ in metrics(runs / "padded")] == [0, 1, 2, 3]
+    rates = [rate for _, rate in metrics(runs / "padded", "learning_rate")]
+    assert rates[:3] == pytest.approx([0, 5e-3, 1e-2]), "half of four steps are a warm-up of 2.0 steps"
+    for name in ("padded", "padded_on"):
+        found = facts(runs / name)
+        assert found["model"]["vocabulary"] == 293
+        assert json.loads((runs / name / found["export"] / "config.json").read_text())["vocab_size"] == 293
+    assert facts(runs / "whole")["model"]["vocabulary"] == 288
 
 
 def test_no_thread_fetches_batches_after_the_last_step(runs: Path) -> None:
@@ -205,6 +256,15 @@ def test_the_model_is_announced_before_its_first_step_is_compiled(runs: Path) ->
 def test_a_signal_does_not_cut_the_last_checkpoint_short(runs: Path) -> None:
     assert "was stopped by SIGTERM" in (runs / "stopped_at_its_end.error").read_text()
     assert "resumes after step 3\n" in (runs / "stopped_at_its_end.said").read_text()
+
+
+def test_behind_a_damaged_checkpoint_that_is_kept_for_good_is_the_last_one_before_it(runs: Path) -> None:
+    """And not the one that was kept before, which may be thousands of steps back."""
+    said = (runs / "fallback.said").read_text()
+    assert re.findall(r"step-(\d) cannot be used: d/\w+ is damaged", said) == ["3"]
+    assert "resumes after step 3\n" in said
+    assert [step for step, _ in metrics(runs / "fallback")] == list(range(6))
+    assert sorted(path.name for path in (runs / "fallback" / "checkpoints").glob("step-*")) == ["step-3", "step-5"]
 
 
 def test_a_checkpoint_that_somebody_has_copied_is_not_removed(runs: Path) -> None:

@@ -32,6 +32,7 @@ from marin_rules.pipeline.training.config import DpoConfig, Hyperparameters, Run
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.metrics import Recorder
 from marin_rules.pipeline.training.model import LlamaConfig
+from marin_rules.storage.mirror.install import install_mirror
 
 SCRIPT = Path(__file__)
 WORDS = ["war", "peace", "law", "bank", "land", "tax", "army", "navy", "trade", "state", "union", "people"]
@@ -123,6 +124,20 @@ def stopped(error_file: Path) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def signal_after(last: int) -> Iterator[None]:
+    """A training that gets a stop signal as soon as a step is done."""
+    trained = Recorder.trained
+
+    def signalled(recorder: Recorder, step: int, *numbers: Any) -> None:
+        trained(recorder, step, *numbers)
+        if step == last:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with mock.patch.object(Recorder, "trained", signalled):
+        yield
+
+
 def base(folder: Path, name: str) -> Any:
     return train(
         TrainConfig(str(folder / "tokens"), MODEL, hyperparameters(), running=RUNNING, output_path=str(folder / name))
@@ -146,21 +161,74 @@ def sft(folder: Path, name: str) -> Any:
     return found
 
 
+def cut_short(folder: Path, name: str) -> Any:
+    """Conversations that sequences of 32 tokens do not hold; then only such ones of which no answer is left."""
+    long, short = " ".join(WORDS * 2), "war peace"
+    chats = {"some": [(short, short), (short, long), (long, short)] * 2, "none": [(long, short), (long, long)]}
+    for kind, pairs in chats.items():
+        (folder / f"{kind}_answered").mkdir()
+        lines = [
+            {"id": str(n), "messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": answer}]}
+            for n, (ask, answer) in enumerate(pairs)
+        ]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (folder / f"{kind}_answered" / "part.jsonl").write_text(text)
+        paths = {"train_paths": [str(folder / f"{kind}_answered")], "output_path": str(folder / f"{kind}_tokens")}
+        tokenize(TokenizeConfig(str(folder / "tokenizer"), format=ChatDatasetFormat(), **paths))
+    given = hyperparameters(num_train_steps=2, train_batch_size=4, warmup=0)
+    begin = str(folder / "whole")
+    try:
+        train(TrainConfig(str(folder / "none_tokens"), None, given, begin, output_path=str(folder / "unanswered")))
+    except TrainingError as error:
+        (folder / f"{name}.error").write_text(str(error))
+    with open(folder / f"{name}.said", "w") as file, contextlib.redirect_stdout(file):
+        return train(TrainConfig(str(folder / "some_tokens"), None, given, begin, output_path=str(folder / name)))
+
+
+def mirrored(folder: Path, name: str) -> None:
+    """Tokens and first weights by their names of `mirror://`, in two trainings: from a checkpoint, and an export."""
+    install_mirror()  # A worker does that for its step.
+    for given in ("tokens", "whole"):
+        shutil.copytree(folder / given, Path(os.environ["MARIN_PREFIX"], given))
+    few = hyperparameters(num_train_steps=2, warmup=0)
+    for kind, begin in (
+        ("checkpoint", {"model": MODEL, "initialize_from_checkpoint_path": "mirror://whole"}),
+        ("export", {"model": None, "initialize_from_hf": "mirror://whole"}),
+    ):
+        output = str(folder / f"{name}_{kind}")
+        train(TrainConfig("mirror://tokens", hyperparameters=few, **begin, running=RUNNING, output_path=output))
+
+
 def dpo(folder: Path, name: str) -> Any:
     """Stopped once, after a step that is evaluated, as all are."""
     given = hyperparameters(num_train_steps=20, steps_per_eval=1, train_batch_size=8, learning_rate=2e-3)
     begin, output = str(folder / "sft" / "hf" / "step-39"), str(folder / name)
     config = DpoConfig(str(folder / "pairs"), begin, given, running=RUNNING, output_path=output)
-    trained = Recorder.trained
-
-    def signalled(recorder: Recorder, step: int, *numbers: Any) -> None:
-        trained(recorder, step, *numbers)
-        if step == 9:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with mock.patch.object(Recorder, "trained", signalled), stopped(folder / f"{name}.error"):
+    with stopped(folder / f"{name}.error"), signal_after(9):
         train_dpo(config)
     return train_dpo(config)
+
+
+def padded(folder: Path, name: str) -> Any:
+    """From a model with more tokens than its tokenizer has: stopped once, and trained on from its checkpoint."""
+    import numpy
+    from safetensors.numpy import load_file, save_file
+
+    model = folder / "padded_model"
+    shutil.copytree(folder / "whole" / "hf" / "step-79", model)
+    weights = load_file(model / "model.safetensors")
+    for table in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[table] = numpy.concatenate([weights[table], numpy.zeros((5, 32), numpy.float32)])
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "vocab_size": 293}))
+    given, data = hyperparameters(num_train_steps=4, warmup=0.5 * 4), str(folder / "tokens")
+    config = TrainConfig(data, None, given, str(model), running=RUNNING, output_path=str(folder / name))
+    with stopped(folder / f"{name}.error"), signal_after(1):
+        train(config)
+    train(config)
+    begin = {"initialize_from_checkpoint_path": str(folder / name), "output_path": str(folder / f"{name}_on")}
+    return train(TrainConfig(data, replace(MODEL, scan_layers=True), given, running=RUNNING, **begin))
 
 
 def anneal(folder: Path, name: str) -> Any:
@@ -249,6 +317,19 @@ def stopped_at_its_end(folder: Path, name: str) -> Any:
         return train(config)
 
 
+def fallback(folder: Path, name: str) -> Any:
+    """Stopped behind a checkpoint that is kept for good, which is then damaged."""
+    given = hyperparameters(num_train_steps=6, warmup=0, steps_per_eval=1000, steps_per_export=3)
+    running, output = replace(RUNNING, checkpoint_minutes=1e-6), folder / name
+    config = TrainConfig(str(folder / "tokens"), MODEL, given, running=running, output_path=str(output))
+    with stopped(folder / f"{name}.error"), signal_after(3):
+        train(config)
+    array = max((output / "checkpoints" / "step-3" / "d").iterdir(), key=lambda path: path.stat().st_size)
+    array.write_bytes(array.read_bytes()[:-9])
+    with open(folder / f"{name}.said", "w") as file, contextlib.redirect_stdout(file):
+        return train(config)
+
+
 def endless(folder: Path, name: str) -> Any:
     given = hyperparameters(num_train_steps=10**6, warmup=0, steps_per_eval=10**6, steps_per_export=10**6)
     return train(TrainConfig(str(folder / "tokens"), MODEL, given, running=RUNNING, output_path=str(folder / name)))
@@ -262,13 +343,17 @@ def diverging(folder: Path, name: str) -> Any:
 RUNS = {
     "whole": base,
     "sft": sft,
+    "cut_short": cut_short,
+    "mirrored": mirrored,
     "dpo": dpo,
+    "padded": padded,
     "anneal": anneal,
     "remade": remade,
     "averaged": averaged,
     "in_pieces": in_pieces,
     "set_back": set_back,
     "stopped_at_its_end": stopped_at_its_end,
+    "fallback": fallback,
     "endless": endless,
     "diverging": diverging,
 }

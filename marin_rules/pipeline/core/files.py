@@ -34,6 +34,16 @@ def join(folder: str, *names: str) -> str:
     return "/".join([folder.rstrip("/"), *names])
 
 
+def at_hand(path: str) -> str:
+    """Where a library that does not read through fsspec finds a file or folder: what `mirror://` has is copied here."""
+    if not path.startswith("mirror://"):
+        return path
+    import fsspec
+
+    where: str = fsspec.core.url_to_fs(path)[0].materialize(path)
+    return where
+
+
 def open_to_read(path: str) -> IO[bytes]:
     """Anything other than a file is refused by name: opening a named pipe would wait forever."""
     if not is_url(path):

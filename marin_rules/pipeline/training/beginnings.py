@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from marin_rules.pipeline.core.files import join, read_json
+from marin_rules.pipeline.core.files import at_hand, join, read_json
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder
 from marin_rules.pipeline.training.checkpoints import damage_of, trained_checkpoint
 from marin_rules.pipeline.training.errors import TrainingError
@@ -34,17 +34,19 @@ def check_same_shape(model: LlamaConfig, other: LlamaConfig, where: str, *, in_c
             )
 
 
-def checkpoint_to_begin_with(path: str, model: LlamaConfig, tokenizer: TokenizerFolder, data_path: str) -> str:
-    """The checkpoint that a path means, if this model can begin with it."""
+def checkpoint_to_begin_with(
+    path: str, model: LlamaConfig, tokenizer: TokenizerFolder, data_path: str
+) -> tuple[str, int]:
+    """The checkpoint that a path means, if this model can begin with it, and how many tokens its model has."""
     try:
-        checkpoint = trained_checkpoint(path)
+        found = trained_checkpoint(path)
     except FileNotFoundError:
         raise TrainingError(f"{path} has no checkpoint to begin with: give a training step's output") from None
+    facts, checkpoint = _facts_of_training(found), at_hand(found)
     if fault := damage_of(checkpoint):
         raise TrainingError(
             f"the checkpoint {checkpoint} cannot be used to begin with: {fault}. Name another of the training"
         )
-    facts = _facts_of_training(checkpoint)
     if (shape := _shape(facts)) is not None:
         check_same_shape(model, shape, checkpoint, in_checkpoint=True)
     digest = (facts.get("data") or {}).get("tokenizer_sha256")
@@ -53,7 +55,7 @@ def checkpoint_to_begin_with(path: str, model: LlamaConfig, tokenizer: Tokenizer
             f"the model in {checkpoint} was trained on the tokens of another tokenizer than the one that {data_path}"
             " was tokenized with: tokenize the data with the model's own"
         )
-    return checkpoint
+    return checkpoint, int((facts.get("model") or {}).get("vocabulary", tokenizer.vocabulary))
 
 
 def _facts_of_training(checkpoint: str) -> Mapping[str, Any]:

@@ -51,6 +51,9 @@ def check_hyperparameters(given: Hyperparameters) -> None:
             _check_number(name, value, least=0, below=1)
     if given.lr_schedule not in _SCHEDULES:
         raise TrainingError(f"lr_schedule {given.lr_schedule!r} is none of {', '.join(_SCHEDULES)}")
+    for name, value in (("warmup", given.warmup), ("decay", given.decay or 0)):
+        if value > 1 and value != int(value):
+            raise TrainingError(f"{name} {value!r} is neither a fraction nor a number of steps: use {round(value)}")
     warmup, decay = (_steps(value, given.num_train_steps) for value in (given.warmup, given.decay or 0))
     if warmup + decay > given.num_train_steps:
         raise TrainingError(

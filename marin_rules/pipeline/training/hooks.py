@@ -173,6 +173,8 @@ def watched_checkpointer(
         done: tuple[Any, int] | None = None
         """The state after a step, until the next one begins: that takes the arrays away."""
 
+        is_at_end = False
+
         def on_step(self, *, tree: Any, step: int, force: bool = False) -> None:
             recorder.stop_at_fault()
             step = int(step)
@@ -182,7 +184,7 @@ def watched_checkpointer(
                 stop.listen()
                 self.done = tree, step
                 return
-            self.done = None
+            self.done, self.is_at_end = None, True
             super().on_step(tree=tree, step=step, force=True)
             self.wait_until_finished()  # A signal would cut short what is still being written.
             stop.ignore()
@@ -214,6 +216,11 @@ def watched_checkpointer(
             own = {f"step-{checkpoint.step}" for checkpoint in find_checkpoints(self.base_path)}
             found = super()._discover_temporary_checkpoints()
             return [one for one in found if one.path.rstrip("/").rpartition("/")[2] in own]
+
+        def _prune_temporary_checkpoints(self, keep: int) -> None:
+            """Levanter removes all of them behind one that is kept for good. Until the end the last one stays, for when
+            that turns out to be damaged: the one kept before it may be thousands of steps back."""
+            super()._prune_temporary_checkpoints(keep if self.is_at_end else max(keep, 1))
 
         def save_checkpoint(
             self, tree: Any, step: int, destination: str, commit_callback: Any = None, **options: Any

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from marin_rules.pipeline.core.errors import DataError
-from marin_rules.pipeline.core.files import join, read_json
+from marin_rules.pipeline.core.files import at_hand, join, read_json
 from marin_rules.pipeline.core.tokenizer_files import TokenizerFolder, local_tokenizer, refuse_code
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
@@ -25,10 +25,8 @@ _NO_CONFIG = "give no config of the model, then it comes with initialize_from_hf
 
 def model_folder(path: str) -> str:
     """The Hugging Face folder that a path means: itself, or the last export if it is the output of a training step."""
-    if read_json(join(path, "config.json")) is not None:
-        return path
-    facts = read_json(join(path, "training.json"))
-    return join(path, str(facts["export"])) if isinstance(facts, dict) and "export" in facts else path
+    facts = read_json(join(path, "training.json")) if read_json(join(path, "config.json")) is None else None
+    return at_hand(join(path, str(facts["export"])) if isinstance(facts, dict) and "export" in facts else path)
 
 
 def read_hugging_face(folder: str) -> tuple[LlamaConfig, int]:

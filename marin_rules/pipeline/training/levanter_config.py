@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,16 @@ def model_config(model: LlamaConfig, tokenizer: str) -> Any:
     )
 
 
+def with_vocabulary(data: Any, vocabulary: int) -> Any:
+    """Levanter's data config, for a model of so many tokens. Published models have more than their tokenizers, for
+    hardware's sake; Levanter builds a model as large as the tokenizer, into which it cannot load a checkpoint of such a
+    one."""
+    tokenizer = data.the_tokenizer
+    if len(tokenizer) < vocabulary:
+        data.__dict__["the_tokenizer"] = replace(tokenizer, _vocab_size=vocabulary)
+    return data
+
+
 def optimizer_config(given: Hyperparameters) -> Any:
     """AdamW."""
     from levanter.optim.config import AdamConfig
@@ -83,8 +93,11 @@ def optimizer_config(given: Hyperparameters) -> Any:
 
 
 def _part_of_run(part: float, steps: int) -> float:
-    """To Levanter, 1 is all of a run even as a whole number; to us it is a step."""
-    return 1.5 / steps if isinstance(part, int) and part == 1 else part
+    """To us, 1 is a step and 20.0 are twenty. To Levanter, 1 is all of a run even as a whole number, and 20.0 is no
+    fraction."""
+    if isinstance(part, int) and part == 1:
+        return 1.5 / steps
+    return int(part) if part > 1 else part
 
 
 def trainer_config(

@@ -29,8 +29,8 @@ _WINDOW = 50  # Steps that the printed speed is the mean of.
 _DRAW_SECONDS = 30.0
 _DRAW_SHARE = 0.01  # Of the time, at most: a curve of a million steps takes a while.
 
-SET_LOSS = re.compile(r"eval/([^/]+)/loss")
-"""How Levanter calls the loss of a validation set."""
+SET_LOSS = re.compile(r"eval/(.+)/loss")
+"""How Levanter calls the loss of a validation set. A set may be called `news/old`."""
 
 type Line = dict[str, Any]
 

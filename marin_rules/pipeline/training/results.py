@@ -24,6 +24,7 @@ def conclude(
     output: str,
     given: Hyperparameters,
     model: LlamaConfig,
+    vocabulary: int,
     tokenizer: str,
     recorder: Recorder,
     devices: Devices,
@@ -57,7 +58,7 @@ def conclude(
         "checkpoint": f"checkpoints/step-{last}",
         "export": f"hf/step-{last}",
         "exports": [f"hf/{name}" for name in exports],
-        "model": {"config": asdict(model), "sha256": digest(asdict(model))},
+        "model": {"config": asdict(model), "sha256": digest(asdict(model)), "vocabulary": vocabulary},
         "hyperparameters": asdict(given),
         **more,
     }
@@ -81,7 +82,8 @@ def _finish_exports(folder: str, last: str, tokenizer: str) -> list[str]:
 
 
 def _evaluation(line: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in line.items() if name.startswith("eval/") and "time" not in name}
+    """Without how long it took. A set may be called `nytimes`."""
+    return {name: value for name, value in line.items() if name.startswith("eval/") and not name.endswith("_time")}
 
 
 def digest(value: Any) -> str:

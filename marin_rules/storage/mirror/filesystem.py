@@ -100,6 +100,11 @@ class MirrorFileSystem(AbstractFileSystem):  # type: ignore[misc, unused-ignore]
         copy_many(_away(here, files.values()))
         return [here.url(name) for name, entry in files.items() if entry.is_file]
 
+    def materialize(self, path: str) -> str:
+        """`prefetch` a file or directory, and say where it is: under Marin's name for it, which Levanter calls."""
+        self.prefetch(path)
+        return home().url(self._file(path))
+
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
         path = self._file(path)
         return self._read(path, lambda here: here.filesystem().cat_file(here.key(path), start=start, end=end, **kwargs))

@@ -100,6 +100,17 @@ def test_prefetch_says_where_the_files_are(google: World) -> None:
         google.fs.prefetch("nothing")
 
 
+def test_materialize_copies_a_tree_and_says_where_it_is(google: World) -> None:
+    """Levanter reads tokens of `mirror://` this way, with a library that does not know fsspec."""
+    google.store.put("far", "tree/a", b"1")
+    google.store.put("near", "tree/b/c", b"2")
+    assert google.fs.materialize("mirror://tree") == f"{google.prefix}/tree"
+    assert google.at_home() == ["tree/a", "tree/b/c"]
+    assert google.fs.materialize("tree/b/c") == f"{google.prefix}/tree/b/c"
+    with pytest.raises(FileNotFoundError, match="no such file in any of"):
+        google.fs.materialize("nothing")
+
+
 def test_a_path_that_is_nowhere_names_the_places(google: World) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         google.fs.cat_file("documents/absent")
