@@ -138,8 +138,8 @@ def _refuse(budget: Budget, curve: Array, middle: float, low: float, high: float
     bend = curve[0] * ((high - low) / 2) ** 2
     if abs(bend) < _LEAST_BEND * abs(curve[2]):
         raise DataError(
-            f"the budget of {budget.name} has no best size: its curve is a straight line ({_names(budget)}). Use a wider"
-            " range of sizes"
+            f"the budget of {budget.name} has no best size: its curve is a straight line ({_names(budget)}). Use a"
+            " wider range of sizes"
         )
     if curve[0] <= 0:
         raise DataError(
