@@ -258,8 +258,9 @@ def _adapter(model: LoadedModel, seed: int, begin_with_first_token: bool) -> Any
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
             self._asked = requests
             for asked in requests:
-                if not model.encode(asked.args[1]):
-                    raise _no_answer(asked.task_name, asked.args[1])
+                prompt, answer = asked.args[:2]
+                if not prompt and not model.encode(answer):  # lm-eval looks at its first token.
+                    raise _no_answer(asked.task_name, answer)
             answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=True)
             return answers
 
