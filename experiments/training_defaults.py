@@ -94,6 +94,12 @@ def default_sft(
     learned."""
     if sft_config.initialize_from_hf is None and sft_config.initialize_from_checkpoint_path is None:
         raise TrainingError(f"{name}: give a model to begin with, as initialize_from_hf")
+    formats = _formats(tokenized)
+    if len(formats) == len(_places(tokenized)) and all(isinstance(one, TextDatasetFormat) for one in formats):
+        raise TrainingError(
+            f"{name}: none of the data has answers to learn, only text: tokenize conversations with ChatDatasetFormat()"
+            " or SupervisedDatasetFormat(), or train on text with default_train"
+        )
     return default_train(
         name, tokenized, model_config, sft_config, validation_sets=validation_sets, description=description
     )
@@ -203,11 +209,21 @@ def _mixture(tokenized: Tokens) -> MixtureConfig | None:
     return replace(config, **{field.name: plain(getattr(config, field.name)) for field in fields(config)})
 
 
+def _places(tokenized: Tokens) -> list[object]:
+    """Where the tokens are, of each component of a mixture."""
+    mixed = _mixture(tokenized)
+    return [tokenized] if mixed is None else list(mixed.components.values())
+
+
 def _token_steps(tokenized: Tokens) -> list[ExecutorStep[Any]]:
     """The steps that make the tokens, as far as the plan knows them."""
-    mixed = _mixture(tokenized)
-    places = [tokenized] if mixed is None else mixed.components.values()
-    return [step for place in places if (step := _step_of(place)) is not None]
+    return [step for place in _places(tokenized) if (step := _step_of(place)) is not None]
+
+
+def _formats(tokenized: Tokens) -> list[object]:
+    """How what the tokens are made of is read, as far as the plan knows it."""
+    configs = [step.config for step in _token_steps(tokenized)]
+    return [plain(config.format) for config in configs if isinstance(config, TokenizeConfig)]
 
 
 def _data(name: str, tokenized: Tokens, validation_sets: Mapping[str, Data], train_batch_size: int) -> str | InputName:
@@ -226,9 +242,7 @@ def _running(train_config: SimpleTrainConfig, tags: Sequence[str], tokenized: To
     answers it has. For text all pieces have the same number of tokens. (What is at a plain path is text, unless the
     config is for SFT.)"""
     running = replace(train_config.running(), tags=tuple(tags))
-    configs = [step.config for step in _token_steps(tokenized)]
-    formats = [plain(config.format) for config in configs if isinstance(config, TokenizeConfig)]
-    is_text = all(isinstance(one, TextDatasetFormat) for one in formats) and not isinstance(
+    is_text = all(isinstance(one, TextDatasetFormat) for one in _formats(tokenized)) and not isinstance(
         train_config, SimpleSFTConfig
     )
     if is_text or running.per_device_parallelism == -1:

@@ -14,7 +14,7 @@ import pytest
 from marin_rules import ExecutorStep, ResourceConfig, compute_output_path, output_path_of
 from marin_rules.pipeline.core.errors import DataError
 from marin_rules.pipeline.mixture import lm_mixture_data_config, lm_varying_mixture_data_config
-from marin_rules.pipeline.tokenize import ChatDatasetFormat
+from marin_rules.pipeline.tokenize import ChatDatasetFormat, SupervisedDatasetFormat
 from marin_rules.pipeline.training.config import WandbConfig
 from marin_rules.pipeline.training.errors import TrainingError
 from marin_rules.pipeline.training.model import LlamaConfig
@@ -267,6 +267,24 @@ def test_a_model_begins_with_one_of_its_shape(training: Any) -> None:
             training.SimpleSFTConfig(ResourceConfig.with_cpu(), 8, 100, 1e-3, initialize_from_hf=first),
             replace(MODEL, scan_layers=False),
         )
+
+
+def test_sft_on_nothing_but_text_is_refused(training: Any) -> None:
+    """It would learn all of it, questions included. Text beside conversations is fine, and a path tells nothing."""
+    settings = training.SimpleSFTConfig(ResourceConfig.with_cpu(), 8, 100, 1e-3, initialize_from_hf="gs://model")
+    text = training.default_tokenize("text", "gs://text", "gs://tokenizer")
+    chats = training.default_tokenize("chats", "gs://chats", "gs://tokenizer", ChatDatasetFormat())
+    pairs = training.default_tokenize("pairs", "gs://pairs", "gs://tokenizer", SupervisedDatasetFormat())
+
+    def mixed(*components: Any) -> Any:
+        named = {f"part-{number}": one for number, one in enumerate(components)}
+        return lm_mixture_data_config(named, dict.fromkeys(named, 1.0))
+
+    for data in (text, output_path_of(text), mixed(text), training.default_mixture("m", mixed(text, text))):
+        with pytest.raises(TrainingError, match=r"^x: none of the data has answers to learn, only text"):
+            training.default_sft("x", data, settings)
+    for data in (chats, pairs, "gs://tokens", mixed(text, chats), mixed(text, "gs://tokens")):
+        training.default_sft("x", data, settings)
 
 
 def test_stages_that_fit_no_batch_are_refused(training: Any) -> None:
