@@ -165,7 +165,8 @@ class StepBooks:
         artifact = conclusion.outcome.artifact
         if conclusion.status is Status.SUCCESS and artifact is not None:
             overwrite(os.path.join(self._step.output_path, ARTIFACT_FILE), artifact.encode() + b"\n")
-        overwrite(info_path(self._step.output_path), info_bytes(self._info), durable=False)
+        # On the disk before the status: a damaged info would have finished work refused.
+        overwrite(info_path(self._step.output_path), info_bytes(self._info))
 
     def close(self, conclusion: Conclusion, overwrite: Overwrite) -> None:
         word = status_bytes(conclusion.status, self._step.output_path, again=self._forced)

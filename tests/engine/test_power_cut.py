@@ -54,11 +54,14 @@ NOTE = """
     def asked(descriptor, *rest):
         return "asked {}\\n".format(os.readlink(f"/proc/self/fd/{descriptor}"))
 
+    def kept(descriptor):
+        return "kept {}\\n".format(os.readlink(f"/proc/self/fd/{descriptor}"))
+
     def named(old, new):
         return f"named {old} {new}\\n"
 
     os.posix_fadvise = note_before(os.posix_fadvise, asked)
-    os.fsync = note_before(os.fsync, asked)
+    os.fsync = note_before(os.fsync, kept)
     os.replace = note_before(os.replace, named)
     os.link = note_before(os.link, named)
 """
@@ -125,14 +128,17 @@ def test_no_book_is_named_before_the_disk_was_asked_for_it(lab: Lab, notes: Path
     """Else a file system that writes names after a few seconds and data after half a minute (ext4) would come back with
     an empty book, of which nobody knows what it said."""
     assert lab.snakemake(experiment=lab.experiment(EXPERIMENT)).code == 0
-    asked: set[str] = set()
+    asked: dict[str, str] = {}
     named: list[str] = []
+    last: dict[str, str] = {}
     for line in (lab.folder / "names").read_text().splitlines():
         what, path, *new = line.split(" ")
-        if what == "asked":
-            asked.add(path)
+        if what != "named":
+            asked[path] = what
         elif os.path.dirname(new[0]) == str(lab.folder_of("write")):
             assert path in asked, new
             named.append(os.path.basename(new[0]))
+            last[named[-1]] = asked[path]
     assert named.count(".executor_status") == 2  # RUNNING and SUCCESS.
     assert {".executor_info", ".executor_status.lock", ".artifact.json"} <= set(named)
+    assert {last[name] for name in (".executor_info", ".artifact.json", ".executor_status")} == {"kept"}
