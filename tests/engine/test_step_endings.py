@@ -127,6 +127,8 @@ ENDINGS = """
         executor_main(steps=[ExecutorStep(name=f.__name__, fn=f, config=THIS_OUTPUT_PATH) for f in functions])
 """
 NAMES = re.findall(r"def (\w+)\(path\)", ENDINGS)
+if sys.version_info < (3, 12, 2):  # Which starts no threads once its main thread has ended.
+    NAMES.remove("thread_that_starts_another")
 NOT_STEPS = (
     "NOT_STEPS = ('Writer', 'write', 'ExecutorStep', 'executor_main', 'ProcessPoolExecutor', 'ThreadPoolExecutor')"
 )
