@@ -60,7 +60,7 @@ def test_a_run_that_may_cost_too_much_stops_before_anything_starts(lab: Lab, gcs
         ([], {"HF_TOKEN": "hf_abc"}, "step 'train' could not be submitted: the variable HF_TOKEN looks like a secret"),
         (["--set-resources", "work:gcp_zones='us-east1-b'"], {}, "a job in us-central1 cannot have machines in"),
         (["--set-resources", "work:mem_mb=999999"], {}, "but the job asks for 4 and 999999M: name a larger machine"),
-        (["--set-resources", "work:runtime=0"], {}, "runtime=0 is no time limit"),
+        (["--set-resources", "work:runtime=0"], {}, "runtime=0 is not a time limit"),
     ],
     ids=["secret", "zones", "size", "endless"],
 )
