@@ -31,7 +31,7 @@ run: setup ## run a tutorial; EXPERIMENT=... names another experiment, PREFIX=..
 
 # A test that starts a process is marked so, or fails: tests/support/processes.py. Half of what it takes to import the
 # tests is pytest's rewriting of them, whose result is kept even where Python is told to write no bytecode.
-quick: setup lint ## lint, then run the tests that start no process: under a minute
+quick: setup lint ## lint, then run the tests that start no process: about a minute
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -m "not processes and not faults and not smoke" tests
 
 # More workers than cores: many tests wait for Slurm, for leases or for each other.
